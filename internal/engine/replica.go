@@ -88,6 +88,11 @@ func (r *replica) final() bool { return r.result != notEnded && !r.due }
 func (r *replica) observe(p *pass, keepResults bool) {
 	r.restarts, r.attempt, r.backoff, r.incident = r.past.restarts, r.past.attempt, r.past.backoff, r.past.incident
 	r.uid = r.past.uid
+	if keepResults && r.recordIsNewer() {
+		// The result must not be lost. The pod that has it may still exist.
+		p.plan.Refresh = p.plan.Refresh || !p.seen.Live
+		r.pod = nil
+	}
 	if r.pod == nil {
 		r.observeAbsent(keepResults)
 		return
@@ -127,6 +132,13 @@ func (r *replica) observe(p *pass, keepResults bool) {
 			r.observeDebugEnd(p.cfg)
 		}
 	}
+}
+
+// recordIsNewer reports whether the status has the result of a later pod than the one that was observed. A new leader's
+// cache may be that late. The pods have the same name, so the observed one is gone.
+func (r *replica) recordIsNewer() bool {
+	return r.pod != nil && r.past.finalResult() != notEnded && r.past.uid != string(r.pod.UID) &&
+		count(r.pod.Labels[batch.LabelReplicaAttempt]) < r.past.attempt
 }
 
 // endCode returns the exit code of the replica's pod. It falls back to the recorded code, because the cache of a new

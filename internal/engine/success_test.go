@@ -80,3 +80,46 @@ func TestRecordedEndKeepsItsExitCode(t *testing.T) {
 		t.Errorf("the replica restarts: %+v", p.stat.Tasks)
 	}
 }
+
+// TestRecordedEndOutlivesAnOlderPod verifies that a recorded end counts if a new leader's cache still shows the pod before
+// the one that ended. Both have the same name, so the older pod is gone.
+func TestRecordedEndOutlivesAnOlderPod(t *testing.T) {
+	for name, test := range map[string]struct {
+		code     int32
+		paused   bool
+		restarts int32
+	}{
+		"a success":         {code: 0, restarts: 1},
+		"a failure":         {code: 1, restarts: 2},
+		"a success, paused": {code: 0, paused: true, restarts: 1},
+		"a failure, paused": {code: 1, paused: true, restarts: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, 2, 3)
+			p.pass().run(0, 1).after(2*time.Second).pass().exit(0, 1)
+			older := p.pod(0).DeepCopy()
+			p.pass().after(2*time.Second).pass().run(0).after(2*time.Second).pass().want(batch.JobRunning, 1)
+			p.exit(0, test.code)
+			p.job.Pause = test.paused
+			p.after(2 * time.Second).pass()
+			recorded, ended := p.stat.Tasks[0].Replicas[0], p.pods[older.Name]
+
+			p.pods[older.Name] = older
+			p.after(2 * time.Second).pass()
+			if r := p.stat.Tasks[0].Replicas[0]; (r.Phase != recorded.Phase || r.UID != recorded.UID) && r.RestartCount == recorded.RestartCount {
+				t.Errorf("the record was %+v and is %+v", recorded, r)
+			}
+
+			if p.pods[older.Name] = ended; ended == nil {
+				delete(p.pods, older.Name)
+			}
+			p.job.Pause = false
+			for range 4 {
+				p.after(time.Minute).pass().runAll()
+			}
+			if r := p.stat.Tasks[0].Replicas[0]; r.RestartCount != test.restarts || (r.Phase == batch.ReplicaSucceeded) != (test.code == 0) {
+				t.Errorf("the replica is %+v, want %d restarts", r, test.restarts)
+			}
+		})
+	}
+}

@@ -41,8 +41,8 @@ type expectations struct {
 	lastPass time.Time
 	// live is the last view of the pods that was read from the API server; nil once the cache is as new.
 	live *liveView
-	// vanishedSince is when a live view first lacked a pod that the cache shows alive; zero if the last one had all.
-	vanishedSince time.Time
+	// vanished holds the pods that the last live view lacked although the cache shows them alive.
+	vanished waits
 	// tried is true once this process has tried to write the status, whether or not the write succeeded.
 	tried bool
 	// delayedAt is when the current delay of a plan began; zero if no plan is delayed.
@@ -52,9 +52,9 @@ type expectations struct {
 
 	// departed holds the pods whose deletion the event handler has received, until the status no longer needs them.
 	departed departures
-	// unheardSince is when the cache first lacked a pod whose deletion the event handler had not received; zero if the
-	// last pass found none.
-	unheardSince time.Time
+	// unheard holds the pods that the cache lacked in the last pass although the event handler had not received their
+	// deletion.
+	unheard waits
 
 	// created holds created pods by name. Deleted holds times of deletion by UID.
 	created map[string]madePod
@@ -216,10 +216,10 @@ func (s *departures) addGone(pod types.UID) {
 	s.gone[pod] = true
 }
 
-// unheard reports whether the cache lacks a living pod of the status whose deletion the handlers have not received. A
-// cache is ahead of its handlers for a moment, and only they know whether the pod succeeded before it was deleted. The
+// unheard returns the living pods of the status that the cache lacks and whose deletion the handlers have not received.
+// A cache is ahead of its handlers for a moment, and only they know whether a pod succeeded before it was deleted. The
 // handlers never receive deletions from before this process began to watch.
-func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) bool {
+func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (pods []types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	present := make(map[types.UID]bool, len(seen))
@@ -231,11 +231,33 @@ func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) bool {
 			r := &status.Tasks[i].Replicas[k]
 			uid := types.UID(r.UID)
 			if uid != "" && !hasEnded(r) && r.Phase != batch.ReplicaDeleted && !present[uid] && !s.gone[uid] {
-				return true
+				pods = append(pods, uid)
 			}
 		}
 	}
-	return false
+	return pods
+}
+
+// waits holds since when passes have been waiting for the watch to show the ends of pods.
+type waits map[types.UID]time.Time
+
+// still reports whether a pass has to wait for one of these pods, each for up to vanishedWait. It forgets other pods.
+func (w *waits) still(pods []types.UID, now time.Time) bool {
+	if len(pods) == 0 {
+		*w = nil
+		return false
+	}
+	waits, next := false, waits{}
+	for _, pod := range pods {
+		since, known := (*w)[pod]
+		if !known {
+			since = now
+		}
+		next[pod] = since
+		waits = waits || now.Before(since.Add(vanishedWait))
+	}
+	*w = next
+	return waits
 }
 
 func hasEnded(r *batch.ReplicaStatus) bool {

@@ -81,6 +81,25 @@ func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
 	}
 }
 
+// TestPassAwaitsTheHandlerForEachPod verifies that a pass waits for the handler although it has waited in vain for the
+// deletion of an earlier pod, which no watch of this process has shown.
+func TestPassAwaitsTheHandlerForEachPod(t *testing.T) {
+	now := time.Now()
+	exp := newExpectations("job", now)
+	for _, step := range []struct {
+		after time.Duration
+		uid   string
+		want  bool
+	}{{0, "a", true}, {vanishedWait, "a", false}, {0, "b", true}, {vanishedWait / 2, "b", true}, {vanishedWait / 2, "b", false}} {
+		now = now.Add(step.after)
+		seen := engine.Seen{Now: now, Status: &batch.JobStatus{Tasks: []batch.Tasks{{Replicas: []batch.ReplicaStatus{
+			{UID: step.uid, Phase: batch.ReplicaRunning}}}}}}
+		if got := exp.awaitsHandler(&seen); got != step.want {
+			t.Errorf("pod %s: the pass waits: %t, want %t", step.uid, got, step.want)
+		}
+	}
+}
+
 // TestPassAwaitsTheHandlerOfPods verifies that a pod that has left the cache counts as gone when the handler has received
 // that, and after a second at the latest.
 func TestPassAwaitsTheHandlerOfPods(t *testing.T) {

@@ -3,7 +3,6 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,13 +67,15 @@ func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// vanished reports whether a pod has gone that the cache shows alive. Only the watch tells whether it succeeded before
-// somebody deleted it.
-func (v *liveView) vanished(cached []*corev1.Pod) bool {
-	return slices.ContainsFunc(cached, func(pod *corev1.Pod) bool {
-		_, there := v.pods[pod.UID]
-		return !there && pod.DeletionTimestamp == nil && !v.replaced(pod)
-	})
+// vanished returns the pods that have gone and that the cache shows alive. Only the watch tells whether they succeeded
+// before somebody deleted them.
+func (v *liveView) vanished(cached []*corev1.Pod) (pods []types.UID) {
+	for _, pod := range cached {
+		if _, there := v.pods[pod.UID]; !there && pod.DeletionTimestamp == nil && !v.replaced(pod) {
+			pods = append(pods, pod.UID)
+		}
+	}
+	return pods
 }
 
 // correct returns the newest known state of a cached pod; nil if a new pod has its name. A pod that has gone stays as

@@ -57,12 +57,12 @@ func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 	if want := []types.UID{"a", "gone"}; !slices.Equal(got, want) {
 		t.Errorf("the pods are %v, want %v", got, want)
 	}
-	if !view.vanished([]*corev1.Pod{pod("q", "gone")}) {
+	if gone := view.vanished([]*corev1.Pod{pod("q", "gone")}); !slices.Equal(gone, []types.UID{"gone"}) {
 		t.Error("the deleted pod has not been removed")
 	}
 	deleted := pod("q", "deleted")
 	deleted.DeletionTimestamp = new(metav1.Now())
-	if view.vanished([]*corev1.Pod{pod("p", "a"), pod("p", "replaced"), deleted}) {
+	if len(view.vanished([]*corev1.Pod{pod("p", "a"), pod("p", "replaced"), deleted})) > 0 {
 		t.Error("a pod was removed that exists, was replaced or is being deleted")
 	}
 }

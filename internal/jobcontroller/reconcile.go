@@ -155,14 +155,7 @@ var errVanished = errors.New("the cache does not show the end of a pod that has 
 
 // awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait.
 func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
-	if !exp.departed.unheard(seen.Status, seen.Pods) {
-		exp.unheardSince = time.Time{}
-		return false
-	}
-	if exp.unheardSince.IsZero() {
-		exp.unheardSince = seen.Now
-	}
-	return seen.Now.Before(exp.unheardSince.Add(vanishedWait))
+	return exp.unheard.still(exp.departed.unheard(seen.Status, seen.Pods), seen.Now)
 }
 
 // decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
@@ -175,12 +168,7 @@ func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Se
 			return plan, err
 		}
 		exp.live = view
-		if !view.vanished(seen.Pods) {
-			exp.vanishedSince = time.Time{}
-		} else if now := r.clock.Now(); exp.vanishedSince.IsZero() {
-			exp.vanishedSince = now
-			return plan, errVanished
-		} else if now.Before(exp.vanishedSince.Add(vanishedWait)) {
+		if exp.vanished.still(view.vanished(seen.Pods), r.clock.Now()) {
 			return plan, errVanished
 		}
 		seen.Pods, seen.Live, seen.Now = view.list(seen.Pods), true, r.clock.Now()
