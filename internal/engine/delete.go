@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
 // nodeRecheck is the interval at which the node of an overdue pod is checked again.
@@ -18,6 +20,19 @@ func (p *pass) deletePod(pod *corev1.Pod) {
 		}
 		p.plan.Delete = append(p.plan.Delete, d)
 	}
+}
+
+// deletedAtEnd reports whether a pod is deleted when the job has finished. ended is true if the pod has ended.
+func (p *pass) deletedAtEnd(ended bool) bool {
+	return p.CleanUp == batch.CleanUpAll || !ended && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline())
+}
+
+// createdAfterEnd reports whether a replica's pod was created after the job had finished. An operator may do that which
+// does not know yet that another one leads. Times have a resolution of one second, and the clock of the API server may be
+// ahead, so a pod that the status names is from before.
+func (p *pass) createdAfterEnd(r *replica, pod *corev1.Pod) bool {
+	end := p.old.CompletionTime
+	return p.finished && end != nil && r.past.uid == "" && !pod.CreationTimestamp.Before(end)
 }
 
 // forceDelete plans the forced deletion of a pod that cannot end because its node is lost.

@@ -200,7 +200,7 @@ func (p *pass) resumed() bool {
 }
 
 // load sets up one replica for each rank, with its record and its pod. It deletes pods of ranks that the job does not
-// have.
+// have, and pods that were created after its end.
 func (p *pass) load() {
 	p.replicas = make([]replica, 0, p.Replicas())
 	p.roles = make([][]replica, len(p.Roles))
@@ -213,7 +213,7 @@ func (p *pass) load() {
 	}
 	p.loadRecords()
 	for _, pod := range p.seen.Pods {
-		if r := p.find(pod.Name); r != nil {
+		if r := p.find(pod.Name); r != nil && !p.createdAfterEnd(r, pod) {
 			r.pod = pod
 			continue
 		}
@@ -352,11 +352,6 @@ func (p *pass) cleanUp(r *replica) {
 		return
 	}
 	p.stopSidecars(r)
-}
-
-// deletedAtEnd reports whether a pod is deleted when the job has finished. ended is true if the pod has ended.
-func (p *pass) deletedAtEnd(ended bool) bool {
-	return p.CleanUp == batch.CleanUpAll || !ended && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline())
 }
 
 // forget records that a replica has no pod and gets none. Its next pod, if any, is a new attempt.

@@ -125,3 +125,41 @@ func TestQueueMaxDurationSparesJobsWhoseSidecarRuns(t *testing.T) {
 		LastTransitionTime: metav1.NewTime(p.now), Reason: string(batch.ReasonQueueMaxDuration), Message: "too old"}}
 	p.pass().want(batch.JobRunning, 0)
 }
+
+// TestPodCreatedAfterTheEndIsDeleted verifies that a job whose clean-up policy keeps all pods does not keep a pod that an
+// operator created after the end, because it did not know yet that another one leads.
+func TestPodCreatedAfterTheEndIsDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		created time.Duration // after the end
+		known   bool
+		want    int
+	}{
+		"after the end":                {created: 2 * time.Second, want: 1},
+		"within the second of the end": {want: 1},
+		"before the end":               {created: -2 * time.Second},
+		"known at the end":             {created: 2 * time.Second, known: true}, // the clock of the API server is ahead
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, 2, 0)
+			p.pass().after(10 * time.Second)
+			late := p.pod(1)
+			if late.UID = "late"; !test.known {
+				delete(p.pods, late.Name)
+			}
+			late.CreationTimestamp = metav1.NewTime(p.now.Add(test.created))
+			p.exit(0, 1).pass().want(batch.JobFailed, 0)
+			before := p.stat
+			p.pods[late.Name] = late
+			for range 2 { // the first deletion may fail
+				p.after(2 * time.Second).pass()
+				if len(p.plan.Delete) != test.want {
+					t.Errorf("%d pods are deleted, want %d", len(p.plan.Delete), test.want)
+				}
+				p.pods[late.Name] = late
+			}
+			if test.want > 0 && p.stat != before {
+				t.Errorf("the status of the finished job changed to %+v", p.stat)
+			}
+		})
+	}
+}
