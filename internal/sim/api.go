@@ -173,7 +173,7 @@ func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...clien
 		return nil
 	})
 	if _, pods := out.(*corev1.PodList); pods && err == nil {
-		r.o.live, r.o.liveVersion = read, w.version
+		r.o.live, r.o.liveVersion, r.o.liveAt = read, w.version, w.now
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.Create
 		}
 		if pod, ok := o.(*corev1.Pod); ok {
 			c.o.forgetUnseen(pod.Name)
-			return w.createPod(pod)
+			return w.createPod(pod, c.o.deposed)
 		}
 		return w.createObject(o)
 	})
@@ -313,7 +313,9 @@ func (c apiClient) Patch(_ context.Context, o client.Object, patch client.Patch,
 func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
 	w := o.w
 	pod, seen := w.pods[name], o.seen(name)
-	o.checkDelete(seen, w.status)
+	if seen != nil && (d.Preconditions == nil || d.Preconditions.UID == nil || *d.Preconditions.UID == seen.UID) {
+		o.checkDelete(seen, w.status)
+	}
 	if pod == nil {
 		return notFound("pods", name)
 	}

@@ -36,8 +36,8 @@ func restarts(policy *engine.Restart, code int32) bool {
 }
 
 // checkCreate checks a new pod against the history of the replica's earlier pods.
-func (w *world) checkCreate(pod *corev1.Pod) {
-	if finished(w.status) {
+func (w *world) checkCreate(pod *corev1.Pod, deposed bool) {
+	if finished(w.status) && !deposed {
 		w.fail("pod %s created after the end", pod.Name)
 	}
 	t := w.last(pod.Name)
@@ -111,14 +111,13 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 	won, lost := 0, 0
 	for i := range w.job.Roles {
 		for rank := range w.job.Roles[i].Replicas {
-			t := w.outcome(w.job.PodName(w.job.Roles[i].Type, rank))
-			if t.selfEnded && t.success {
+			if w.endedAs(w.job.PodName(w.job.Roles[i].Type, rank), true) {
 				won++
 			}
 		}
 	}
 	for name := range w.past { // a replica that an elastic job keeps although it was scaled away may decide too
-		if t := w.outcome(name); t.selfEnded && !t.success {
+		if w.endedAs(name, false) {
 			lost++
 		}
 	}

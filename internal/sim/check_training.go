@@ -26,11 +26,10 @@ func (w *world) anySuccess() bool {
 	return false
 }
 
-// checkMaster checks that if one replica decides success, that replica has ended.
+// checkMaster checks that if one replica decides success, that replica has succeeded.
 func (w *world) checkMaster(s *batch.JobStatus) {
-	t := w.outcome(w.job.PodName(w.job.Roles[0].Type, 0))
-	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !t.selfEnded {
-		w.fail("Completed, but the replica that decides did not end by itself")
+	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !w.endedAs(w.job.PodName(w.job.Roles[0].Type, 0), true) {
+		w.fail("Completed, but the replica that decides did not succeed")
 	}
 }
 

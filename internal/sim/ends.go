@@ -85,7 +85,7 @@ func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, h
 			role := &w.job.Roles[m.Role]
 			name := w.job.PodName(role.Type, m.Rank)
 			t := w.last(name)
-			if !t.selfEnded || t.ambiguous || w.unreportable(name) || t.success != success || !final(role.Restart, t) {
+			if !t.selfEnded || t.ambiguous || w.unreportable(name) || t.success != success || !w.final(name, role.Restart, t) {
 				all = false
 				break
 			}
@@ -106,26 +106,42 @@ func (w *world) unreportable(name string) bool {
 	return unreported && w.lost[w.pods[name].Spec.NodeName]
 }
 
-// outcome returns how a replica ended. If a pod has ended and was deleted before a cache showed its end, the presence
-// of later pods proves the end.
-func (w *world) outcome(name string) *truth {
+// endedAs reports whether a replica ended by itself in this way: its last pod did, or an earlier one that somebody took away
+// before a cache showed its end. A later cache may show that end when the replica has further pods.
+func (w *world) endedAs(name string, success bool) bool {
 	all := w.past[name]
-	n := len(all)
-	for n > 1 && !all[n-1].selfEnded {
-		n--
+	for i := range all {
+		t := &all[i]
+		if t.selfEnded && t.success == success && (i == len(all)-1 || t.ambiguous || t.watched) {
+			return true
+		}
 	}
-	if n > 0 && n < len(all) && all[n-1].selfEnded && (all[n-1].ambiguous || all[n-1].watched) {
-		return &all[n-1]
-	}
-	return w.last(name)
+	return false
 }
 
-// final reports whether a replica that ended in this way is certainly not restarted.
-func final(policy engine.Restart, t *truth) bool {
+// final reports whether a replica that ended in this way is certainly not restarted. A failure during an incident may be
+// a consequence of it, which is restarted whatever its code and its limit are.
+func (w *world) final(name string, policy engine.Restart, t *truth) bool {
 	if t.success {
 		return !policy.OnSuccess
 	}
+	if w.restartsAll() && policy.Restarts() && w.inIncident(name) {
+		return false
+	}
 	return !restarts(&policy, t.exit) || policy.Limit != nil && t.restarts >= *policy.Limit
+}
+
+// inIncident reports whether an incident may be open that a replica has not begun.
+func (w *world) inIncident(name string) bool {
+	if i := w.status.Incident; i != nil && i.RecoveryTime == nil {
+		return true
+	}
+	for other := range w.past {
+		if t := w.last(other); other != name && t.selfEnded && !t.success {
+			return true
+		}
+	}
+	return false
 }
 
 // checkOrder checks a verdict against the order in which the pods really ended.
@@ -136,7 +152,7 @@ func (w *world) checkOrder(s *batch.JobStatus) {
 		return
 	}
 	switch {
-	case reasonOf(s, batch.JobFailedCondition) == batch.ReasonDeadlineExceeded && w.now.Sub(won) > maxReportLag:
+	case reasonOf(s, batch.JobFailedCondition) == batch.ReasonDeadlineExceeded && w.readAt.Sub(won) > maxReportLag:
 		w.fail("the deadline ends the job, which had succeeded at %s", won)
 	case hasLost && isTrue(s, batch.JobCompleted) && !lost.After(won):
 		w.fail("Completed, but it failed at %s and succeeded at %s", lost, won)

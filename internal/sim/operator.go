@@ -32,6 +32,9 @@ type operator struct {
 	// live is the last answer of a live list of pods, and liveVersion its version.
 	live        map[string]*corev1.Pod
 	liveVersion int
+	liveAt      time.Time
+	// deposed means that another operator leads. This one does not know it until its pass ends.
+	deposed bool
 	// wake is when the queue delivers the job next; zero means never.
 	wake     time.Time
 	failures int
@@ -202,7 +205,7 @@ func (o *operator) checkWake() {
 
 // checkDelete checks that no wanted replica loses a living pod of the right run mode, however the job is scaled.
 func (o *operator) checkDelete(pod *corev1.Pod, status *batch.JobStatus) {
-	if pod == nil || decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
+	if decided(pod) || pod.DeletionTimestamp != nil || finished(status) {
 		return
 	}
 	if n, has := attemptsOf(status)[pod.Name]; has && attempt(pod) >= n && pod.Annotations[batch.AnnotationRunMode] == string(status.RunMode) {

@@ -111,6 +111,9 @@ func (l *leadership) begin(rng *rand.Rand) {
 
 // lead makes a new operator the leader.
 func (l *leadership) lead(c cache) {
+	if l.leader != nil {
+		l.leader.deposed = true
+	}
 	l.leader = newOperator(l.w, l.opts, c)
 	l.leader.fault = l.fault
 }
@@ -134,6 +137,7 @@ func (l *leadership) fault() fault {
 	}
 	if l.slow > 0 {
 		w.now = w.now.Add(time.Duration(w.rng.Int64N(int64(l.slow))))
+		w.reportDue()
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 2:
@@ -324,6 +328,9 @@ func (w *world) checkCleanUp() {
 	for name, p := range w.pods {
 		if decided(p) && !ended(p) {
 			w.fail("the sidecar of pod %s runs on", name)
+		}
+		if w.last(name).late {
+			w.fail("pod %s, which was created after the end, is still there", name)
 		}
 	}
 	if w.job.CleanUp == batch.CleanUpAll && len(w.pods) > 0 {

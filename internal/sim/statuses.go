@@ -40,6 +40,7 @@ func (o *operator) putStatus(req *http.Request) (resp *http.Response, err error)
 	o.forgetLate(o.w.kind.Status(sent))
 	var version string
 	err = o.call(func() error {
+		o.w.readAt = o.liveAt
 		version, err = o.w.writeStatus(sent)
 		return err
 	})

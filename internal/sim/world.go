@@ -44,6 +44,8 @@ type truth struct {
 	reported bool
 	// restarts is the number of restarts that the pod carried.
 	restarts int32
+	// late means that the pod was created after the end of the job.
+	late bool
 }
 
 // jobName is the name of the job, of its Service and of its PodGroup.
@@ -80,9 +82,11 @@ type world struct {
 
 	past    map[string][]truth // per replica, oldest first, the current pod's last
 	creates int
-	inc     incidents
-	errs    []string
-	trace   func(format string, args ...any) // nil: silent
+	// readAt is when the operator that writes a status last read the pods from the API server.
+	readAt time.Time
+	inc    incidents
+	errs   []string
+	trace  func(format string, args ...any) // nil: silent
 }
 
 func newWorld(rng *rand.Rand, trace func(string, ...any)) *world {
@@ -178,14 +182,14 @@ func (w *world) remove(name string) {
 }
 
 // createPod creates a pod and sets the fields that the API server sets.
-func (w *world) createPod(created *corev1.Pod) error {
+func (w *world) createPod(created *corev1.Pod, deposed bool) error {
 	if w.pods[created.Name] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, created.Name)
 	}
 	if w.obj == nil {
 		return notFound("jobs", jobName) // the garbage collector would take the pod away at once
 	}
-	w.checkCreate(created)
+	w.checkCreate(created, deposed)
 	w.creates++
 	created.UID = w.newUID()
 	created.CreationTimestamp = stamp(w.now)
@@ -193,7 +197,8 @@ func (w *world) createPod(created *corev1.Pod) error {
 	pod.Status.Phase = corev1.PodPending
 	w.pods[pod.Name] = pod
 	restarts, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
-	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, creation: len(w.podLog[pod.Name]), restarts: int32(restarts)})
+	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, creation: len(w.podLog[pod.Name]), restarts: int32(restarts),
+		late: finished(w.status)})
 	w.podChanged(pod.Name)
 	created.ResourceVersion = pod.ResourceVersion
 	return nil
