@@ -50,6 +50,9 @@ func (p *pass) transitionEvents(next *batch.JobStatus) {
 	if p.Elastic != nil && p.old.RunMode != "" && next.Replicas != p.old.Replicas {
 		p.event(normal(batch.EventJobScaled, "Scaling from %d to %d replicas.", p.old.Replicas, next.Replicas))
 	}
+	if i := p.inc.recovered; i != nil {
+		p.event(normal(batch.EventRecovered, "All replicas run again %s after %s.", recoveryTime(i), ended(i)).of(i.Replica))
+	}
 	if p.inc.began {
 		p.incidentEvent(next)
 	}

@@ -36,6 +36,8 @@ type incident struct {
 	exceeded *replica
 	// began is true if the new incident begins in this pass.
 	began bool
+	// recovered is the last incident if all replicas run again and the last status does not record that; otherwise nil.
+	recovered *batch.Incident
 }
 
 // allowRestarts finds the replicas that have ended and may be restarted under their own limits and the job's limit.
@@ -292,7 +294,7 @@ func (p *pass) setIncident(s *batch.JobStatus) {
 func (p *pass) recovered(s *batch.JobStatus, at time.Time) {
 	t := metav1.NewTime(at).Rfc3339Copy()
 	s.Incident.RecoveryTime = &t
-	p.event(normal(batch.EventRecovered, "All replicas run again %s after %s.", recoveryTime(s.Incident), ended(s.Incident)).of(s.Incident.Replica))
+	p.inc.recovered = s.Incident
 }
 
 // describe returns the description of the incident that a replica begins. The caller calls it before the replica's pod

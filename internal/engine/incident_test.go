@@ -363,3 +363,18 @@ func TestIncidentsAreReported(t *testing.T) {
 		t.Errorf("event %q", got)
 	}
 }
+
+// TestRecoveryIsReportedOnce verifies that the event of a recovery waits for the status that records it, which may be
+// coalesced with others.
+func TestRecoveryIsReportedOnce(t *testing.T) {
+	p := newIncidents(t, batch.RestartJob, 3)
+	p.exit(5, 1).pass().pass().runAll().after(time.Second).exit(5, 1)
+	p.eventReasons, p.seen.LastWrite = nil, p.now
+	if p.pass(); p.plan.Status != nil {
+		t.Fatal("the status was written at once")
+	}
+	p.after(10 * time.Second).pass()
+	if reasons := strings.Join(p.eventReasons, " "); strings.Count(reasons, "Recovered") != 1 {
+		t.Errorf("events %s", reasons)
+	}
+}

@@ -65,6 +65,8 @@ func (p *play) pass() *play {
 	p.seen.LastPass, p.seen.Ends = p.now, p.plan.Ends
 	if p.plan.Status != nil {
 		p.stat = p.plan.Status
+	} else if events := p.events(); events != "" && events != string(batch.EventNodeLost) {
+		p.t.Errorf("events without a status that records the transition: %s", events)
 	}
 	p.eventReasons = append(p.eventReasons, p.events())
 	for _, d := range p.plan.Delete {
