@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
@@ -78,6 +79,35 @@ func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
 		if got := exp.newest(job(step.cached)).GetResourceVersion(); got != step.want {
 			t.Errorf("version %s is the newest when the cache has %s, want %s", got, step.cached, step.want)
 		}
+	}
+}
+
+// TestHandlersAreNotForgottenBeforeTheCacheShowsTheJob verifies that a pass that does not find the job keeps what the
+// handlers of pods have received if the cache of jobs may be behind that of pods, and forgets a job that has gone.
+func TestHandlersAreNotForgottenBeforeTheCacheShowsTheJob(t *testing.T) {
+	key := types.NamespacedName{Namespace: "ns", Name: "j"}
+	for name, test := range map[string]struct {
+		seen  bool
+		after time.Duration
+		want  time.Duration
+	}{
+		"new":           {after: time.Second, want: cacheLag - time.Second},
+		"never seen":    {after: cacheLag},
+		"seen and gone": {seen: true},
+		"gone a while":  {seen: true, after: cacheLag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testclock.NewFakePassiveClock(time.Now())
+			s := newExpectationStore(c)
+			if test.seen {
+				s.of(key, "job").lastPass = c.Now()
+			}
+			s.noteSuccess(key, "job", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
+			c.SetTime(c.Now().Add(test.after))
+			if got := s.forget(key); got != test.want || (s.get(key) == nil) != (test.want == 0) {
+				t.Errorf("the next pass comes after %s, want %s; expectations: %v", got, test.want, s.get(key))
+			}
+		})
 	}
 }
 

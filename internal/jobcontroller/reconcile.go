@@ -92,8 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	obj := r.kind.New()
 	if err := r.cached.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.store.forget(req.NamespacedName)
-			return reconcile.Result{}, nil
+			return reconcile.Result{RequeueAfter: r.store.forget(req.NamespacedName)}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", r.kind.Name, req, err)
 	}

@@ -1,0 +1,140 @@
+package jobcontroller
+
+import (
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	batch "tensorstack.dev/batch/api/batch/v1beta1"
+)
+
+// departures holds what the event handlers know of pods that are deleted, by UID. It has a lock, since the handlers run
+// beside the passes.
+type departures struct {
+	mu sync.Mutex
+	// succeeded holds the pods that were seen to succeed before they were deleted.
+	succeeded map[types.UID]*corev1.Pod
+	// gone holds the pods whose deletion the handlers have received.
+	gone map[types.UID]bool
+	// unneeded lists the pods that the last pass did not need. The next pass may need them if the status that this pass
+	// saw was not current.
+	unneeded []types.UID
+}
+
+func (s *departures) addSuccess(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.succeeded == nil {
+		s.succeeded = map[types.UID]*corev1.Pod{}
+	}
+	s.succeeded[pod.UID] = pod
+}
+
+func (s *departures) addGone(pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone == nil {
+		s.gone = map[types.UID]bool{}
+	}
+	s.gone[pod] = true
+}
+
+// unheard returns the living pods of the status that the cache lacks and whose deletion the handlers have not received.
+// A cache is ahead of its handlers for a moment, and only they know whether a pod succeeded before it was deleted. The
+// handlers never receive deletions from before this process began to watch.
+func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (pods []types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	present := make(map[types.UID]bool, len(seen))
+	for _, pod := range seen {
+		present[pod.UID] = true
+	}
+	for i := range status.Tasks {
+		for k := range status.Tasks[i].Replicas {
+			r := &status.Tasks[i].Replicas[k]
+			uid := types.UID(r.UID)
+			if uid != "" && !hasEnded(r) && r.Phase != batch.ReplicaDeleted && !present[uid] && !s.gone[uid] {
+				pods = append(pods, uid)
+			}
+		}
+	}
+	return pods
+}
+
+// waits holds since when passes have been waiting for the watch to show the ends of pods.
+type waits map[types.UID]time.Time
+
+// still reports whether a pass has to wait for one of these pods, each for up to vanishedWait. It forgets other pods.
+func (w *waits) still(pods []types.UID, now time.Time) bool {
+	if len(pods) == 0 {
+		*w = nil
+		return false
+	}
+	waits, next := false, waits{}
+	for _, pod := range pods {
+		since, known := (*w)[pod]
+		if !known {
+			since = now
+		}
+		next[pod] = since
+		waits = waits || now.Before(since.Add(vanishedWait))
+	}
+	*w = next
+	return waits
+}
+
+func hasEnded(r *batch.ReplicaStatus) bool {
+	return r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed
+}
+
+// open returns the succeeded pods that a pass may need: pods that still exist, and pods of replicas whose end the status
+// does not record.
+func (s *departures) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.succeeded)+len(s.gone) == 0 {
+		return nil
+	}
+	open, needed := map[types.UID]*corev1.Pod{}, map[types.UID]bool{}
+	need := func(uid types.UID) {
+		needed[uid] = true
+		if pod := s.succeeded[uid]; pod != nil {
+			open[uid] = pod
+		}
+	}
+	for i := range status.Tasks {
+		for k := range status.Tasks[i].Replicas {
+			r := &status.Tasks[i].Replicas[k]
+			if !hasEnded(r) {
+				need(types.UID(r.UID))
+			}
+		}
+	}
+	for _, pod := range seen {
+		need(pod.UID)
+	}
+	s.unneeded = nil
+	for _, uids := range []iter.Seq[types.UID]{maps.Keys(s.succeeded), maps.Keys(s.gone)} {
+		for uid := range uids {
+			if !needed[uid] {
+				s.unneeded = append(s.unneeded, uid)
+			}
+		}
+	}
+	return open
+}
+
+// prune forgets the pods that the last pass did not need. The status that this pass saw must have been current.
+func (s *departures) prune() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uid := range s.unneeded {
+		delete(s.succeeded, uid)
+		delete(s.gone, uid)
+	}
+	s.unneeded = nil
+}
