@@ -43,6 +43,37 @@ const workers = 32
 // retryFirst is the delay after a failed pass. It doubles with each failure in a row, up to retryMost.
 const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
 
+// Retries returns the delays of failed passes.
+func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost)
+}
+
+// Owned is a kind of object that a job owns.
+type Owned struct {
+	// Object is an empty object of the kind.
+	Object client.Object
+	// Wakes passes the events of such objects that need a pass over the job.
+	Wakes predicate.Predicate
+	// OnlyMetadata means that the cache holds nothing but the metadata of such objects.
+	OnlyMetadata bool
+}
+
+// OwnedKinds returns the kinds of object that a job owns, apart from pods.
+func OwnedKinds() []Owned {
+	return []Owned{
+		{Object: &corev1.Service{}, Wakes: deletions(), OnlyMetadata: true},
+		{Object: &scheduling.PodGroup{}, Wakes: predicate.Funcs{}},
+	}
+}
+
+func (o *Owned) options() []builder.OwnsOption {
+	options := []builder.OwnsOption{builder.WithPredicates(o.Wakes)}
+	if o.OnlyMetadata {
+		options = append(options, builder.OnlyMetadata)
+	}
+	return options
+}
+
 // Options are the settings of the controllers.
 type Options struct {
 	Engine engine.Config
@@ -93,18 +124,15 @@ func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 	r := newReconciler(kind, c.opts, API{
 		Client: c.mgr.GetClient(), Live: c.mgr.GetAPIReader(), Statuses: statuses, Recorder: c.recorder, Clock: c.opts.Clock,
 	}, c.limits)
-	err = builder.ControllerManagedBy(c.mgr).
+	b := builder.ControllerManagedBy(c.mgr).
 		Named(kind.Plural).
 		For(kind.New(), builder.WithPredicates(r.JobChanges())).
 		Watches(&corev1.Pod{}, r.PodHandler()).
-		Owns(&corev1.Service{}, builder.OnlyMetadata, builder.WithPredicates(deletions())).
-		Owns(&scheduling.PodGroup{}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost),
-		}).
-		Complete(r)
-	if err != nil {
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: Retries()})
+	for _, o := range OwnedKinds() {
+		b = b.Owns(o.Object, o.options()...)
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("adding the controller of %s: %w", kind.Name, err)
 	}
 	if err := c.mgr.Add(manager.RunnableFunc(metrics.Registered(ctrlmetrics.Registry, newJobCollector(kind, c.mgr.GetClient())))); err != nil {

@@ -218,12 +218,17 @@ func (o *operator) forgetUnseen(name string) {
 	}
 }
 
-func (w *world) createObject(o client.Object) error {
+// kindOf returns the kind of an object.
+func kindOf(o client.Object) string {
 	gvks, _, err := scheme.ObjectKinds(o)
 	if err != nil {
-		return fmt.Errorf("finding the kind of %T: %w", o, err)
+		panic(err)
 	}
-	kind := gvks[0].Kind
+	return gvks[0].Kind
+}
+
+func (w *world) createObject(o client.Object) error {
+	kind := kindOf(o)
 	if w.objects[kind] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: kind}, o.GetName())
 	}
@@ -244,17 +249,14 @@ func (w *world) objectChanged(kind string, o client.Object) {
 func (c apiClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
 	w := c.o.w
 	return c.o.call(func() error {
-		gvk, err := c.GroupVersionKindFor(o)
-		if err != nil {
-			return err
-		}
-		switch have := w.objects[gvk.Kind]; {
+		kind := kindOf(o)
+		switch have := w.objects[kind]; {
 		case have == nil:
-			return notFound(gvk.Kind, o.GetName())
+			return notFound(kind, o.GetName())
 		case have.GetResourceVersion() != o.GetResourceVersion():
-			return conflict(gvk.Kind, o.GetName(), "the object has been modified")
+			return conflict(kind, o.GetName(), "the object has been modified")
 		}
-		w.objectChanged(gvk.Kind, o)
+		w.objectChanged(kind, o)
 		return nil
 	})
 }
@@ -339,7 +341,7 @@ func (o *operator) deletePod(name string, d *client.DeleteOptions) error {
 	return nil
 }
 
-// deleteJob deletes the job. The garbage collector deletes its pods.
+// deleteJob executes an operator's deletion of the job.
 func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 	if w.obj == nil || name != jobName {
 		return notFound(w.kind.Plural, name)
@@ -350,6 +352,12 @@ func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 	if ttl := w.job.TTL; ttl == nil || !finished(w.status) || w.now.Sub(w.status.CompletionTime.Time) < *ttl {
 		w.fail("the job is deleted before its time")
 	}
+	w.removeJob()
+	return nil
+}
+
+// removeJob removes the job. The garbage collector deletes its pods.
+func (w *world) removeJob() {
 	w.tracef("the job is deleted")
 	w.obj = nil
 	w.jobLog = append(w.jobLog, nil)
@@ -357,7 +365,6 @@ func (w *world) deleteJob(name string, d *client.DeleteOptions) error {
 		w.askDeletion(w.pods[name])
 	}
 	w.inc.disturbed = w.now
-	return nil
 }
 
 // worldClock is the clock of a world.

@@ -20,7 +20,7 @@ import (
 type watcher interface {
 	jobEvent(before, after client.Object)
 	podEvent(before, after *corev1.Pod)
-	objectEvent(kind string)
+	objectEvent(kind string, before, after client.Object)
 }
 
 // cache is what a process has seen of the history of each object. Each object has its own lag.
@@ -96,9 +96,10 @@ func (c *cache) cachedObject(kind string) client.Object {
 }
 
 func (c *cache) nextOfObject(kind string, to watcher) {
+	before := c.cachedObject(kind)
 	c.objectPos[kind]++
 	if to != nil {
-		to.objectEvent(kind)
+		to.objectEvent(kind, before, c.cachedObject(kind))
 	}
 }
 

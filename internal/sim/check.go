@@ -124,7 +124,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 	if len(w.job.Success) == 0 && isTrue(s, batch.JobCompleted) && won != w.job.Replicas() {
 		w.fail("Completed, but only %d of %d replicas succeeded", won, w.job.Replicas())
 	}
-	w.checkMaster(s)
+	w.checkRule(s)
 	if isTrue(s, batch.JobFailedCondition) && lost == 0 {
 		w.fail("Failed, but no replica failed by itself: %+v", s.Conditions)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/engine"
 )
 
 // checkSize checks the size in a status against the spec. An elastic job may keep its earlier size once a replica has
@@ -26,10 +27,18 @@ func (w *world) anySuccess() bool {
 	return false
 }
 
-// checkMaster checks that if one replica decides success, that replica has succeeded.
-func (w *world) checkMaster(s *batch.JobStatus) {
-	if len(w.job.Success) > 0 && isTrue(s, batch.JobCompleted) && !w.endedAs(w.job.PodName(w.job.Roles[0].Type, 0), true) {
-		w.fail("Completed, but the replica that decides did not succeed")
+// checkRule checks that all replicas of a success rule have succeeded if one decides success. That of a training job is its
+// master.
+func (w *world) checkRule(s *batch.JobStatus) {
+	if len(w.job.Success) == 0 || !isTrue(s, batch.JobCompleted) {
+		return
+	}
+	if !slices.ContainsFunc(w.job.Success, func(rule engine.Rule) bool {
+		return !slices.ContainsFunc(rule.Members, func(m engine.Member) bool {
+			return !w.endedAs(w.job.PodName(w.job.Roles[m.Role].Type, m.Rank), true)
+		})
+	}) {
+		w.fail("Completed, but no success rule holds")
 	}
 }
 

@@ -40,12 +40,30 @@ func (w *world) report(name string) {
 	t.reported = true
 	if r.code != 0 && w.chance(15) {
 		pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
+		if w.chance(40) {
+			w.removeContainers(pod)
+			return
+		}
 	} else if s := statusOf(pod, sidecar); s != nil && s.State.Running != nil {
 		w.terminate(mainOf(pod), r.code, t.at)
 		w.podChanged(name)
 		return
 	}
 	w.end(pod, r.code, t.at)
+}
+
+// unknownExit stands for an exit code that nobody knows.
+const unknownExit = -1
+
+// removeContainers ends a pod whose kubelet has removed the containers before it has read how they ended. What it then
+// reports are containers that wait to be created.
+func (w *world) removeContainers(pod *corev1.Pod) {
+	w.last(pod.Name).exit = unknownExit
+	pod.Status.Phase = corev1.PodFailed
+	for i := range pod.Status.ContainerStatuses {
+		pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	}
+	w.podChanged(pod.Name)
 }
 
 // reportDue reports all ends that are due.

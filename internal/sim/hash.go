@@ -33,7 +33,7 @@ func (p *exploredWorld) sum() uint64 {
 	h := &hasher{versions: map[string][]int{}}
 	h.walk(reflect.ValueOf([]any{
 		w.obj, w.status, pods, w.objects, w.now, w.past, w.inc, w.creates, w.nextUID, p.faults, p.troubles,
-		o.cachedPods, late, w.jobLog[max(o.jobPos-1, 0):], o.jobPos == 0, o.wake, o.failures, o.live, threshold(strconv.Itoa(o.liveVersion)),
+		o.cachedPods, late, w.jobLog[max(o.jobPos-1, 0):], o.jobPos == 0, o.wake, o.retries.NumRequeues(request), o.live, threshold(strconv.Itoa(o.liveVersion)),
 	}), "")
 	r := reflect.ValueOf(o.reconciler).Elem()
 	h.walk(r.FieldByName("store"), "")

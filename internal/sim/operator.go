@@ -36,9 +36,10 @@ type operator struct {
 	// deposed means that another operator leads. This one does not know it until its pass ends.
 	deposed bool
 	// wake is when the queue delivers the job next; zero means never.
-	wake     time.Time
-	failures int
-	passes   int
+	wake time.Time
+	// retries has the delays of failed passes.
+	retries workqueue.TypedRateLimiter[reconcile.Request]
+	passes  int
 	// frozen is the number of turns for which the process does nothing. latePods and lateJob are the numbers of turns
 	// for which it then gets no events of pods and of the job.
 	frozen, latePods, lateJob int
@@ -49,7 +50,7 @@ type operator struct {
 
 // newOperator starts an operator that leads. Its caches have begun earlier.
 func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
-	o := &operator{connection: connection{w: w}, cache: c, opts: opts}
+	o := &operator{connection: connection{w: w}, cache: c, opts: opts, retries: jobcontroller.Retries()}
 	o.reconciler = jobcontroller.NewReconciler(w.kind, opts, jobcontroller.API{
 		Client: apiClient{o: o}, Live: liveReader{o}, Statuses: o.statuses(), Recorder: o, Clock: worldClock{w},
 	})
@@ -64,26 +65,35 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	return o
 }
 
-// Record receives the events of the job.
+// Record receives the events of the job. An incident, its recovery and the end are reported at most once.
 func (o *operator) Record(_ client.Object, e engine.Event) {
-	o.w.tracef("event %s: %s", e.Reason, e.Message)
+	w := o.w
+	w.tracef("event %s: %s", e.Reason, e.Message)
+	w.events[e.Reason]++
+	switch n := w.events[e.Reason]; {
+	case (e.Reason == batch.EventIncident || e.Reason == batch.EventRecovered) && n > w.status.Restarts,
+		(e.Reason == batch.ReasonSuccessRule || e.Reason == batch.ReasonFailureRule) && n > 1:
+		w.fail("event %s is reported %d times, after %d incidents", e.Reason, n, w.status.Restarts)
+	}
 }
 
-var jobKey = types.NamespacedName{Namespace: "ns", Name: jobName}
+var (
+	jobKey  = types.NamespacedName{Namespace: "ns", Name: jobName}
+	request = reconcile.Request{NamespacedName: jobKey}
+)
 
 // pass runs one reconciliation, which the operator may not survive.
 func (o *operator) pass() {
 	o.wake, o.calls = time.Time{}, 0
 	o.passes++
-	result, err := o.reconciler.Reconcile(log.IntoContext(context.Background(), logr.Discard()), reconcile.Request{NamespacedName: jobKey})
+	result, err := o.reconciler.Reconcile(log.IntoContext(context.Background(), logr.Discard()), request)
 	switch {
 	case o.dead:
 	case err != nil:
 		o.w.tracef("pass failed: %v", err)
-		o.failures++
-		o.wakeAt(o.w.now.Add(min(20*time.Millisecond<<min(o.failures, 20), 30*time.Second)))
+		o.wakeAt(o.w.now.Add(o.retries.When(request)))
 	default:
-		o.failures = 0
+		o.retries.Forget(request)
 		if result.RequeueAfter > 0 {
 			o.wakeAt(o.w.now.Add(result.RequeueAfter))
 		}
@@ -155,6 +165,35 @@ func (o *operator) sync(all bool) {
 	}
 }
 
+// relist plays a watch that is interrupted: the caches list everything again, and the handlers get one event for all that
+// has happened to an object.
+func (o *operator) relist() {
+	w := o.w
+	o.w.tracef("the watches are interrupted")
+	for _, name := range sortedKeys(w.podLog) {
+		log, before := w.podLog[name], o.cachedPods[name]
+		if o.podPos[name] == len(log) {
+			continue
+		}
+		o.podPos[name] = len(log)
+		after := log[len(log)-1]
+		if after != nil {
+			o.cachedPods[name] = after
+		} else {
+			delete(o.cachedPods, name)
+		}
+		if before != nil || after != nil {
+			o.podEvent(before, after)
+		}
+	}
+	w.forgetWatched(&o.cache)
+	if o.jobPos < len(w.jobLog) {
+		before := o.cachedJob()
+		o.jobPos = len(w.jobLog)
+		o.jobEvent(orNil(before), orNil(o.cachedJob()))
+	}
+}
+
 // jobEvent passes a change of the job to the predicate and the queue of the operator.
 func (o *operator) jobEvent(before, after client.Object) {
 	if before == nil || after == nil || o.changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
@@ -185,9 +224,19 @@ func (o *operator) podEvent(before, after *corev1.Pod) {
 	})
 }
 
-// objectEvent enqueues the job for an event of an object that it owns. Of Services, only deletions count.
-func (o *operator) objectEvent(kind string) {
-	if kind == "PodGroup" {
+// wakes holds which events of the objects that a job owns enqueue it, by kind.
+var wakes = func() map[string]predicate.Predicate {
+	all := map[string]predicate.Predicate{}
+	for _, owned := range jobcontroller.OwnedKinds() {
+		all[kindOf(owned.Object)] = owned.Wakes
+	}
+	return all
+}()
+
+// objectEvent enqueues the job for an event of an object that it owns. No such object is deleted.
+func (o *operator) objectEvent(kind string, before, after client.Object) {
+	if before == nil && wakes[kind].Create(event.CreateEvent{Object: after}) ||
+		before != nil && wakes[kind].Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		o.wakeAt(o.w.now)
 	}
 }

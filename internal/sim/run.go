@@ -178,6 +178,9 @@ func (l *leadership) turn() {
 		l.succeed()
 		return
 	}
+	if l.trouble && w.chance(1) {
+		o.relist()
+	}
 	if l.trouble && w.chance(2) {
 		o.frozen, o.latePods, o.lateJob = w.rng.IntN(20), w.rng.IntN(12), w.rng.IntN(12)
 	}
@@ -257,7 +260,9 @@ func (w *world) userStep() {
 	case n == 6:
 		w.refuses = !w.refuses
 	case n < 14 && w.job.Elastic != nil:
-		w.scale()
+		w.scale(w.anySize())
+	case n == 14 && w.chance(10):
+		w.removeJob()
 	}
 }
 
@@ -305,6 +310,10 @@ func (w *world) endless() bool {
 // checkCalm checks the state that the world must reach once the trouble is over.
 func (w *world) checkCalm() {
 	switch {
+	case w.obj == nil && !finished(w.status): // somebody has deleted it
+		if len(w.pods) > 0 {
+			w.fail("%d pods are left of a job that is deleted", len(w.pods))
+		}
 	case finished(w.status):
 		w.checkCleanUp()
 		if w.job.TTL != nil && w.obj != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
@@ -85,6 +86,8 @@ type world struct {
 	// readAt is when the operator that writes a status last read the pods from the API server.
 	readAt time.Time
 	inc    incidents
+	// events counts the events of the job by their reasons.
+	events map[batch.Reason]int32
 	errs   []string
 	trace  func(format string, args ...any) // nil: silent
 }
@@ -93,7 +96,7 @@ func newWorld(rng *rand.Rand, trace func(string, ...any)) *world {
 	return &world{
 		rng: rng, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), status: &batch.JobStatus{}, version: 1, codes: []int32{1, 2, 3},
 		pods: map[string]*corev1.Pod{}, objects: map[string]client.Object{}, podLog: map[string][]*corev1.Pod{},
-		objectLog: map[string][]client.Object{}, reports: map[string]report{}, lost: map[string]bool{}, past: map[string][]truth{}, trace: trace,
+		objectLog: map[string][]client.Object{}, reports: map[string]report{}, lost: map[string]bool{}, past: map[string][]truth{}, events: map[batch.Reason]int32{}, trace: trace,
 	}
 }
 
@@ -102,6 +105,10 @@ func (w *world) submit(obj kinds.Object) {
 	obj.SetNamespace("ns")
 	obj.SetName(jobName)
 	obj.SetUID("job")
+	if w.trace != nil {
+		text, _ := yaml.Marshal(obj)
+		w.tracef("the job:\n%s", text)
+	}
 	w.changeJob(obj)
 }
 
@@ -333,6 +340,10 @@ func (w *world) userDeletes(pod *corev1.Pod) {
 		t.deletion, t.deleted = len(w.podLog[pod.Name]), w.now
 		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
 		t.ambiguous = t.ambiguous || !t.watched
+	}
+	if w.chance(5) { // by force
+		w.remove(pod.Name)
+		return
 	}
 	w.askDeletion(pod)
 }
