@@ -142,7 +142,7 @@ func (p *pass) restartConsequences() {
 	for i := range p.replicas {
 		r := &p.replicas[i]
 		if r.result == failed && !r.due && r.pod != nil && r.role.Restart.Restarts() && !r.endedAt().Before(lead.endedAt()) {
-			r.due, r.fresh = true, lead.fresh
+			r.due, r.fresh, r.consequence = true, lead.fresh, true
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (p *pass) restartsWithAll(r *replica) bool {
 
 // restart replaces and charges a pod that ended by itself, if its restart is allowed and due.
 func (p *pass) restart(r *replica) {
-	waitsForAll := r.restartsAll()
+	waitsForAll := r.restartsAll() || r.consequence
 	switch {
 	case !r.due:
 		p.stopSidecars(r)

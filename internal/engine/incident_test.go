@@ -378,3 +378,34 @@ func TestRecoveryIsReportedOnce(t *testing.T) {
 		t.Errorf("events %s", reasons)
 	}
 }
+
+// TestConsequenceRestartsWithAll verifies that a replica which restarts only because all do is not charged, and waits for the
+// others, although its own role restarts replicas alone and its limit is used up.
+func TestConsequenceRestartsWithAll(t *testing.T) {
+	p := newPlay(t, 2, 3)
+	p.cfg.LogReadTime = 5 * time.Second
+	none := int32(0)
+	first := p.job.Roles[0]
+	first.Type, first.Replicas, first.Restart.All = "first", 1, true
+	p.job.Roles[0].Restart = Restart{OnFailure: true, Limit: &none}
+	p.job.Roles = append(p.job.Roles, first)
+	p.job.Success = []Rule{{Text: "{}", Members: []Member{{Role: 0, Rank: 1}}}}
+	lead := func(state corev1.ContainerState, phase corev1.PodPhase) {
+		pod := p.pods["job-first-0"]
+		pod.Status = corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: state}}}
+	}
+	p.pass().run(0, 1)
+	lead(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.now)}}, corev1.PodRunning)
+	p.after(2*time.Second).pass().want(batch.JobRunning, 0)
+	ended := metav1.NewTime(p.now)
+	p.after(2*time.Second).exit(0, 1).pass().after(6 * time.Second).pass()
+	lead(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, StartedAt: ended, FinishedAt: ended}}, corev1.PodFailed)
+	p.pass() // the failure that came first is seen last, and its log is still read
+	if r := p.stat.Tasks[0].Replicas[0]; r.RestartCount > 0 || r.Attempt > 0 {
+		t.Errorf("the consequence restarts alone: %+v", r)
+	}
+	p.after(6 * time.Second).pass()
+	if p.stat.Restarts != 1 || p.stat.Tasks[0].RestartCount != 0 || p.stat.Tasks[1].RestartCount != 1 || p.stat.Tasks[0].Replicas[0].Attempt != 1 {
+		t.Errorf("%d incidents; %+v", p.stat.Restarts, p.stat.Tasks)
+	}
+}

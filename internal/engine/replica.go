@@ -35,6 +35,8 @@ type replica struct {
 	// due is true if a restart after result is allowed. fresh is true if that restart belongs to a new incident, not to
 	// the open one.
 	due, fresh bool
+	// consequence is true if the replica restarts only because all do.
+	consequence bool
 	// dueAt is the earliest time of that restart.
 	dueAt time.Time
 	// create is true if a pod must be created, now or when the old one is gone.
