@@ -15,9 +15,10 @@ import (
 )
 
 // build turns the decisions into the objects to create. It creates the PodGroup before the first pod, so that the
-// scheduler never sees a pod without its group.
+// scheduler never sees a pod without its group. A job that has succeeded, unless a failure of the same time is seen, gets
+// nothing new.
 func (p *pass) build() {
-	if p.finished || p.verdict.over() || p.mode == batch.RunPause {
+	if p.finished || p.verdict.over() || p.plan.Contested || p.mode == batch.RunPause {
 		return
 	}
 	if p.Gang != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
@@ -91,6 +93,53 @@ func TestSuccessWaitsForNothingElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestContestedJobStartsNothing verifies that a job which has succeeded, unless a failure of the same time is seen, creates no
+// pods: the failure of such a pod would be none of that time.
+func TestContestedJobStartsNothing(t *testing.T) {
+	p := contest(t)
+	delete(p.pods, p.pod(1).Name) // somebody deletes it
+	p.exit(0, 0).pass()
+	if !p.plan.Contested || len(p.plan.Pods) > 0 {
+		t.Fatalf("contested %t, %d pods are created", p.plan.Contested, len(p.plan.Pods))
+	}
+	p.after(time.Second).pass().want(batch.JobSucceeded, 0)
+}
+
+// TestFailureWithoutATimeIsOrderedByWhenItWasSeen verifies that a failure whose pod does not show when it ended, as that of a
+// pod whose kubelet has removed the containers, is not earlier than the last pass without it.
+func TestFailureWithoutATimeIsOrderedByWhenItWasSeen(t *testing.T) {
+	for name, test := range map[string]struct {
+		seenAfter time.Duration // the time from the success, which is not seen either, to the last pass without the failure
+		want      batch.JobPhase
+	}{
+		"long after the success": {10 * time.Second, batch.JobSucceeded},
+		"perhaps before it":      {time.Second, batch.JobFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := contest(t).after(time.Minute)
+			won := p.pod(0)
+			p.exit(0, 0)
+			hidden := *won
+			delete(p.pods, won.Name)
+			p.pods[won.Name] = running(&hidden)
+			p.after(test.seenAfter).pass().want(batch.JobRunning, 0)
+			p.pods[won.Name] = won
+			lost := p.pod(1)
+			lost.Status.Phase, lost.Status.Reason = corev1.PodFailed, "Evicted"
+			lost.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+			p.after(2*time.Second).pass().want(test.want, 0)
+		})
+	}
+}
+
+// running returns a pod as it was before it ended.
+func running(pod *corev1.Pod) *corev1.Pod {
+	before := pod.DeepCopy()
+	before.Status.Phase = corev1.PodRunning
+	before.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}}
+	return before
 }
 
 // TestEarliestRuleDecides verifies that of several rules that hold, the one that held first decides.

@@ -210,7 +210,7 @@ func (p *pass) judgeFailure() (verdict, time.Time) {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.final() && r.result == failed {
 			return verdict{batch.JobFailed, batch.ReasonFailureRule,
-				fmt.Sprintf("Replica %s has failed%s, and without finish rules one failed replica fails the job.", r.name, r.endText())}, r.endedAt()
+				fmt.Sprintf("Replica %s has failed%s, and without finish rules one failed replica fails the job.", r.name, r.endText())}, p.failedAt(r)
 		}
 	}
 	return verdict{}, time.Time{}
@@ -241,7 +241,12 @@ func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
 		}
 		var last time.Time
 		for _, m := range rules[i].Members {
-			if at := p.roles[m.Role][m.Rank].endedAt(); at.After(last) {
+			r := &p.roles[m.Role][m.Rank]
+			at := r.endedAt()
+			if want == failed {
+				at = p.failedAt(r)
+			}
+			if at.After(last) {
 				last = at
 			}
 		}
@@ -250,6 +255,15 @@ func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
 		}
 	}
 	return first, since
+}
+
+// failedAt returns when a replica failed; zero if it is not known. If its pod does not show the time, it is the earliest one
+// that is possible by what earlier passes have seen.
+func (p *pass) failedAt(r *replica) time.Time {
+	if at := r.endedAt(); !at.IsZero() || r.pod == nil {
+		return at
+	}
+	return p.endedSince(r)
 }
 
 // judgeUnsatisfiable fails a job if none of its success rules can hold any more, because it would never end otherwise.

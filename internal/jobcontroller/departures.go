@@ -43,6 +43,13 @@ func (s *departures) addGone(pod types.UID) {
 	s.gone[pod] = true
 }
 
+// isGone reports whether the handlers have received the deletion of a pod.
+func (s *departures) isGone(pod types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone[pod]
+}
+
 // unheard returns the living pods of the status that the cache lacks and whose deletion the handlers have not received.
 // A cache is ahead of its handlers for a moment, and only they know whether a pod succeeded before it was deleted. The
 // handlers never receive deletions from before this process began to watch.

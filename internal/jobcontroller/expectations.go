@@ -133,12 +133,40 @@ func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod
 		}
 		pods = append(pods, exp.asDeleted(made.pod))
 	}
+	for _, pod := range exp.unshown(cached, pods) {
+		pods = append(pods, exp.asDeleted(pod))
+	}
 	for uid, at := range exp.deleted {
 		if now.After(at.Add(cacheLag)) {
 			delete(exp.deleted, uid)
 		}
 	}
 	return pods
+}
+
+// unshown returns the pods of the live view that the cache has not shown yet. Those whose deletion the event handler has
+// received, and those whose names other pods have, are gone.
+func (exp *expectations) unshown(cached []corev1.Pod, pods []*corev1.Pod) []*corev1.Pod {
+	if exp.live == nil || len(exp.live.unshown) == 0 {
+		return nil
+	}
+	for i := range cached {
+		delete(exp.live.unshown, cached[i].UID)
+	}
+	for _, pod := range pods {
+		if uid, known := exp.live.names[pod.Name]; known {
+			delete(exp.live.unshown, uid)
+		}
+	}
+	var unshown []*corev1.Pod
+	for uid, pod := range exp.live.unshown {
+		if exp.departed.isGone(uid) {
+			delete(exp.live.unshown, uid)
+		} else {
+			unshown = append(unshown, pod)
+		}
+	}
+	return unshown
 }
 
 // lateCreations returns the names of the pods that this process created cacheLag ago or longer and that are not in the
@@ -167,8 +195,8 @@ func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	return marked
 }
 
-// forgetAfter returns the time until creations that the caches do not show are forgotten; zero if there are none.
-// Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
+// forgetAfter returns the time until creations and live views that the caches do not show are forgotten; zero if there are
+// none. Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
 func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	next := time.Duration(0)
 	note := func(until time.Time) {
@@ -180,6 +208,9 @@ func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	note(exp.groupUntil)
 	for _, made := range exp.created {
 		note(made.until)
+	}
+	if exp.live != nil && len(exp.live.unshown) > 0 {
+		note(exp.live.until)
 	}
 	return next
 }

@@ -3,6 +3,7 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,9 @@ type liveView struct {
 	pods    map[types.UID]*corev1.Pod
 	// names holds the UIDs of the pods by name.
 	names map[string]types.UID
-	until time.Time
+	// unshown holds the pods that the cache has not shown yet.
+	unshown map[types.UID]*corev1.Pod
+	until   time.Time
 }
 
 // readLive reads the pods of a job from the API server.
@@ -48,6 +51,7 @@ func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, er
 		}
 		view.version = page.ResourceVersion
 		if token = page.Continue; token == "" {
+			view.unshown = maps.Clone(view.pods)
 			return view, nil
 		}
 	}
