@@ -76,6 +76,11 @@ test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler cor
 	@go test $(TESTFLAGS) -skip '^TestNewKind$$' ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
 	@go test $(TESTFLAGS) ./internal/sim -worlds 1000
 
+# More steps than `make test` takes. The number of states is printed.
+.PHONY: test-orders
+test-orders: ## Explore every order of events in the life of small jobs, four steps deep (1 minute)
+	@go test -vet=off -count 1 -timeout 30m -v -run '^TestEveryOrder$$' ./internal/sim -depth 4
+
 .PHONY: test-faults
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
 test-faults: export T9K = $(BIN)/t9k

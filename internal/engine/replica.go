@@ -114,6 +114,11 @@ func (r *replica) observe(p *pass, keepResults bool) {
 	if recorded := r.past.finalResult(); keepResults && r.past.uid == r.uid && recorded != notEnded {
 		end = recorded // the end was seen before the pod was deleted, or before the state that a stale cache shows
 	}
+	r.observePod(p, end)
+}
+
+// observePod sets the replica's state from its current pod and how that has ended.
+func (r *replica) observePod(p *pass, end ending) {
 	switch {
 	case wrongMode(r.pod, p.mode, end):
 		r.phase, r.reason = batch.ReplicaDeleted, reasonModeChanged

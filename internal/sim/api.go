@@ -34,6 +34,11 @@ const (
 	// answer reaches the operator.
 	diesBefore
 	diesAfter
+	// deposedByFresh and deposedByLate mean that a new leader makes a pass before the call reaches the API server. Its
+	// caches have listed everything, or are as late as those of the old leader. The old one does not know that it is
+	// deposed, and ends its pass.
+	deposedByFresh
+	deposedByLate
 )
 
 // connection is an operator's connection to the API server. Calls and answers may be lost, and the operator may die

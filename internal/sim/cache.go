@@ -57,6 +57,14 @@ func (c *cache) cachedJob() kinds.Object {
 	return c.of.jobLog[c.jobPos-1]
 }
 
+// cachedVersion returns the version of the job as the cache shows it.
+func (c *cache) cachedVersion() string {
+	if job := c.cachedJob(); job != nil {
+		return job.GetResourceVersion()
+	}
+	return "0"
+}
+
 func (c *cache) nextOfJob(to watcher) {
 	before := c.cachedJob()
 	c.jobPos++

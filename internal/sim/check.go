@@ -35,11 +35,29 @@ func restarts(policy *engine.Restart, code int32) bool {
 	return !has(policy.FailCodes) && (policy.OnFailure || has(policy.RestartCodes))
 }
 
-// checkCreate checks a new pod against the history of the replica's earlier pods.
-func (w *world) checkCreate(pod *corev1.Pod, deposed bool) {
+// checkCreate checks a new pod against the history of the replica's earlier pods. A deposed operator may create a pod that
+// is outdated, because its leader has counted a restart meanwhile: checkCreate returns true, and the leader must replace it.
+func (w *world) checkCreate(pod *corev1.Pod, deposed bool) (outdated bool) {
 	if finished(w.status) && !deposed {
 		w.fail("pod %s created after the end", pod.Name)
 	}
+	w.checkUnsucceeded(pod)
+	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
+	least, most := w.charged(pod.Name)
+	if deposed && int32(n) < least && attempt(pod) < attemptsOf(w.status)[pod.Name] {
+		return true
+	}
+	if got := int32(n); got < least || got > most {
+		w.fail("pod %s carries %d restarts, want %d to %d", pod.Name, got, least, most)
+	}
+	if limit := w.policy(pod.Name).Limit; limit != nil && int32(n) > *limit {
+		w.fail("pod %s: restart %d beyond the limit %d", pod.Name, n, *limit)
+	}
+	return false
+}
+
+// checkUnsucceeded checks that a replica that gets a new pod had not succeeded for good.
+func (w *world) checkUnsucceeded(pod *corev1.Pod) {
 	t := w.last(pod.Name)
 	// A rank that was scaled down starts with new counts, and a success may come too late for an incident of the whole
 	// job.
@@ -48,14 +66,6 @@ func (w *world) checkCreate(pod *corev1.Pod, deposed bool) {
 	ambiguous := slices.ContainsFunc(w.past[pod.Name], func(t truth) bool { return t.ambiguous })
 	if t.selfEnded && t.success && t.reported && !ambiguous && !w.policy(pod.Name).OnSuccess && !anew {
 		w.fail("pod %s is created, whose replica had succeeded", pod.Name)
-	}
-	n, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
-	least, most := w.charged(pod.Name)
-	if got := int32(n); got < least || got > most {
-		w.fail("pod %s carries %d restarts, want %d to %d", pod.Name, got, least, most)
-	}
-	if limit := w.policy(pod.Name).Limit; limit != nil && int32(n) > *limit {
-		w.fail("pod %s: restart %d beyond the limit %d", pod.Name, n, *limit)
 	}
 }
 

@@ -44,7 +44,7 @@ func (w *world) report(name string) {
 			w.removeContainers(pod)
 			return
 		}
-	} else if s := statusOf(pod, sidecar); s != nil && s.State.Running != nil {
+	} else if w.sidecarRuns(pod) {
 		w.terminate(mainOf(pod), r.code, t.at)
 		w.podChanged(name)
 		return

@@ -18,8 +18,8 @@ type Exploration struct {
 	Stage Stage
 	// Depth is the number of steps.
 	Depth int
-	// Faults limits the number of faults of calls and deaths of operators. Troubles limits the number of evictions,
-	// deletions of pods by others, and switches of the run mode.
+	// Faults limits the number of faults of calls, deaths of operators and changes of the leader. Troubles limits the number
+	// of evictions, deletions of pods by others, lost nodes, switches of the run mode and changes of the size.
 	Faults, Troubles int
 	// Workers is the number of states that are expanded concurrently.
 	Workers int
@@ -28,13 +28,20 @@ type Exploration struct {
 // Stage is a moment in the life of a job.
 type Stage string
 
-// The stages: the job has just been submitted; all its pods run; its first replica has failed and the operator has seen that; its first
-// replica has succeeded, the operator has seen that, and its caches show what it has done to the pods, and not the status yet.
+// In each stage but the first one, an operator leads that began when all pods ran.
 const (
-	Submitted  Stage = "submitted"
-	Running    Stage = "running"
+	// Submitted is when the job has just been submitted.
+	Submitted Stage = "submitted"
+	// Running is when all pods run.
+	Running Stage = "running"
+	// Restarting is when the first replica has failed and the operator has seen that.
 	Restarting Stage = "restarting"
-	Ending     Stage = "ending"
+	// Ending is when the first replica has succeeded and the operator has seen that. Its caches show what it has done to
+	// the pods, and not the status yet.
+	Ending Stage = "ending"
+	// Losing is when the node of the first replica is lost, the pod is being deleted because of that, and the operator has
+	// seen that.
+	Losing Stage = "losing"
 )
 
 // Explored is the result of Explore.
@@ -48,6 +55,9 @@ type Explored struct {
 // error lists the steps to the first wrong state. It expands only one of several equivalent states.
 func Explore(x Exploration) (Explored, error) {
 	e := &explorer{Exploration: x, seen: map[uint64]bool{}}
+	if x.Stage != Submitted {
+		e.running = e.run()
+	}
 	level := [][]step{nil}
 	for depth := 0; depth < x.Depth && len(level) > 0 && e.err == nil; depth++ {
 		level = e.expand(level)
@@ -57,10 +67,12 @@ func Explore(x Exploration) (Explored, error) {
 
 type explorer struct {
 	Exploration
-	mu   sync.Mutex
-	seen map[uint64]bool
-	done Explored
-	err  error
+	// running is the world in which all pods run; nil for the stage Submitted. It is never modified.
+	running *world
+	mu      sync.Mutex
+	seen    map[uint64]bool
+	done    Explored
+	err     error
 }
 
 // expand takes every step from every state of a level and returns the new states. A state is given by the path of
@@ -101,7 +113,7 @@ func (e *explorer) successors(path []step) [][]step {
 			continue
 		}
 		for n := 1; n <= here.calls; n++ {
-			for _, f := range []fault{callLost, answerLost, diesBefore, diesAfter} {
+			for _, f := range []fault{callLost, answerLost, diesBefore, diesAfter, deposedByFresh, deposedByLate} {
 				if f == diesBefore && n > 1 {
 					continue // that is to die after the call before
 				}

@@ -18,13 +18,18 @@ type verb int
 
 const (
 	passes   verb = iota // the operator handles the job; its call n, counted from 1, has the fault
-	syncs                // a cache shows the next event of an object
+	syncs                // a cache shows the next event of an object, and the handlers receive all events
+	shows                // a cache shows the next event of a pod, which the handler receives later
+	handles              // the handler of pods receives its next event
 	starts               // a pod runs
 	exits                // a pod ends by itself, with exit code n
 	ends                 // a pod that is being deleted comes to its end, or is gone
 	evicted              // a kubelet evicts a pod
 	removed              // somebody deletes a pod
+	loses                // the node of a pod is lost
+	returns              // the lost nodes are back
 	pauses               // somebody flips the switch of the pause
+	scales               // somebody sets the size of the job to n
 	relists              // the operator dies; the next one lists everything
 	handover             // the operator dies; the next one has caches as late as its own
 	ticks                // time passes, until the queue hands the job out
@@ -46,7 +51,8 @@ func stepsText(path []step) string {
 	return strings.Join(texts, ", ")
 }
 
-var verbNames = []string{"passes", "syncs", "starts", "exits", "ends", "evicted", "deleted", "pauses", "relists", "handover", "ticks"}
+var verbNames = []string{"passes", "syncs", "shows", "handles", "starts", "exits", "ends", "evicted", "deleted", "loses", "returns",
+	"pauses", "scales", "relists", "handover", "ticks"}
 
 // exploredWorld is a world in which nothing happens by chance.
 type exploredWorld struct {
@@ -55,52 +61,78 @@ type exploredWorld struct {
 	faults, troubles int
 }
 
-// replay builds the world to which a path leads.
-func (e *explorer) replay(path []step) *exploredWorld {
-	w := newWorld(rand.New(rand.NewPCG(1, 1)), nil)
-	w.kind = e.Kind
+// newExploredWorld returns a world in which nobody leads.
+func (e *explorer) newExploredWorld(w *world) *exploredWorld {
 	l := &leadership{w: w, opts: jobcontroller.Options{Engine: engine.Config{MaxListed: 1000}}}
-	l.lead(newCache(w, 0))
-	l.leader.pass() // over another job
-	w.submit(e.Job())
-	l.leader.nextOfJob(l.leader)
-	play := &exploredWorld{leadership: l, faults: e.Faults, troubles: e.Troubles}
-	play.prepare(e.Stage)
-	for _, s := range path {
-		play.take(s)
-	}
-	return play
+	return &exploredWorld{leadership: l, faults: e.Faults, troubles: e.Troubles}
 }
 
-// prepare brings the job to a stage without faults.
-func (p *exploredWorld) prepare(stage Stage) {
-	w, o := p.w, p.leader
-	if stage == Submitted {
-		return
-	}
+// submitted returns the world in which the job has just been submitted.
+func (e *explorer) submitted() *exploredWorld {
+	w := newWorld(rand.New(rand.NewPCG(1, 1)), nil)
+	w.kind = e.Kind
+	p := e.newExploredWorld(w)
+	p.lead(newCache(w, 0))
+	p.leader.pass() // over another job
+	w.submit(e.Job())
+	p.leader.nextOfJob(p.leader)
+	return p
+}
+
+// run returns the world in which all pods run, after no faults.
+func (e *explorer) run() *world {
+	p := e.submitted()
+	w := p.w
 	for w.status.Phase != batch.JobRunning {
 		for _, name := range sortedKeys(w.pods) {
 			if pod := w.pods[name]; pod.Status.Phase == corev1.PodPending {
 				p.takeOf(pod, step{verb: starts})
 			}
 		}
-		o.sync(true)
+		p.leader.sync(true)
 		p.pass(step{})
 	}
-	if stage == Running {
+	w.now = w.now.Add(time.Minute)
+	return w
+}
+
+// replay builds the world to which a path leads.
+func (e *explorer) replay(path []step) *exploredWorld {
+	var p *exploredWorld
+	if e.running == nil {
+		p = e.submitted()
+	} else {
+		p = e.newExploredWorld(e.running.fork())
+		p.prepare(e.Stage)
+	}
+	for _, s := range path {
+		p.take(s)
+	}
+	return p
+}
+
+// prepare brings a job that runs to a stage without faults.
+func (p *exploredWorld) prepare(stage Stage) {
+	w := p.w
+	p.lead(newCache(w, 0))
+	p.pass(step{})
+	first := w.pods[sortedKeys(w.pods)[0]]
+	switch stage {
+	case Restarting:
+		p.takeOf(first, step{verb: exits, n: 1})
+	case Ending:
+		p.takeOf(first, step{verb: exits})
+	case Losing:
+		w.lost[first.Spec.NodeName] = true
+		w.userDeletes(first, false)
+	default:
 		return
 	}
-	w.now = w.now.Add(time.Minute)
-	end := step{verb: exits}
-	if stage == Restarting {
-		end.n = 1
-	}
-	p.takeOf(w.pods[sortedKeys(w.pods)[0]], end)
-	o.sync(true)
+	p.leader.sync(true)
 	p.pass(step{})
 	if stage == Ending {
-		o.syncPods(o, func() bool { return true })
-		o.handle()
+		p.leader.syncPods(p.leader, func() bool { return true })
+		p.leader.handle()
 	}
 }
 
@@ -118,8 +150,11 @@ func (p *exploredWorld) choices() []step {
 	}
 	for _, name := range sortedKeys(w.podLog) {
 		if o.podPos[name] < len(w.podLog[name]) {
-			all = append(all, step{verb: syncs, name: name})
+			all = append(all, step{verb: syncs, name: name}, step{verb: shows, name: name})
 		}
+	}
+	if len(o.unhandled) > 0 {
+		all = append(all, step{verb: handles})
 	}
 	for _, kind := range sortedKeys(w.objectLog) {
 		if o.objectPos[kind] < len(w.objectLog[kind]) {
@@ -129,8 +164,12 @@ func (p *exploredWorld) choices() []step {
 	for _, name := range sortedKeys(w.pods) {
 		all = append(all, p.choicesOf(w.pods[name])...)
 	}
+	if len(w.lost) > 0 {
+		all = append(all, step{verb: returns})
+	}
 	if p.troubles > 0 && w.obj != nil {
 		all = append(all, step{verb: pauses})
+		all = append(all, p.sizes()...)
 	}
 	if p.faults > 0 {
 		all = append(all, step{verb: relists}, step{verb: handover})
@@ -138,22 +177,49 @@ func (p *exploredWorld) choices() []step {
 	return all
 }
 
+// sizes lists the steps that change the size of the job.
+func (p *exploredWorld) sizes() []step {
+	e := p.w.job.Elastic
+	if e == nil {
+		return nil
+	}
+	var all []step
+	for n := e.Min; n <= e.Max; n++ {
+		if n != p.w.job.Replicas() {
+			all = append(all, step{verb: scales, n: n})
+		}
+	}
+	return all
+}
+
 // choicesOf lists the steps that are possible for a pod.
 func (p *exploredWorld) choicesOf(pod *corev1.Pod) []step {
-	var all []step
+	w, name := p.w, pod.Name
 	running := pod.Status.Phase == corev1.PodRunning
+	deleting, lost := pod.DeletionTimestamp != nil, w.lost[pod.Spec.NodeName]
+	var all []step
 	switch {
-	case pod.DeletionTimestamp != nil:
-		return []step{{verb: ends, name: pod.Name}}
-	case running:
-		all = append(all, step{verb: exits, name: pod.Name}, step{verb: exits, name: pod.Name, n: 1})
+	case lost:
+	case deleting:
+		all = append(all, step{verb: ends, name: name})
+	case running && !decided(pod):
+		all = append(all, step{verb: exits, name: name}, step{verb: exits, name: name, n: 1})
+	case running && pod.Spec.ActiveDeadlineSeconds != nil:
+		all = append(all, step{verb: ends, name: name})
+	case running: // the sidecar does not end by itself
 	case !ended(pod):
-		all = append(all, step{verb: starts, name: pod.Name})
+		all = append(all, step{verb: starts, name: name})
 	}
-	if p.troubles > 0 {
-		all = append(all, step{verb: removed, name: pod.Name})
-		if running {
-			all = append(all, step{verb: evicted, name: pod.Name})
+	if p.troubles == 0 {
+		return all
+	}
+	if !deleting {
+		all = append(all, step{verb: removed, name: name})
+	}
+	if running && !lost {
+		all = append(all, step{verb: loses, name: name})
+		if !deleting {
+			all = append(all, step{verb: evicted, name: name})
 		}
 	}
 	return all
@@ -167,6 +233,10 @@ func (p *exploredWorld) take(s step) {
 		p.pass(s)
 	case syncs:
 		p.sync(s.name)
+	case shows:
+		o.nextOfPod(s.name, o)
+	case handles:
+		o.handleNext()
 	case ticks:
 		w.now = o.wake
 	case relists, handover:
@@ -180,6 +250,13 @@ func (p *exploredWorld) take(s step) {
 		p.troubles--
 		w.inc.disturbed = w.now
 		w.switchMode(!w.job.Pause, false)
+	case scales:
+		p.troubles--
+		w.inc.disturbed = w.now
+		w.scale(int32(s.n))
+	case returns:
+		w.lost = map[string]bool{}
+		w.inc.disturbed = w.now
 	default:
 		p.takeOf(w.pods[s.name], s)
 	}
@@ -191,7 +268,7 @@ func (p *exploredWorld) takeOf(pod *corev1.Pod, s step) {
 	w := p.w
 	switch s.verb {
 	case starts:
-		pod.Spec.NodeName, pod.Status.Phase = "node-0", corev1.PodRunning
+		pod.Spec.NodeName, pod.Status.Phase = p.nodeFor(pod), corev1.PodRunning
 		pod.Status.ContainerStatuses = w.started(pod)
 		w.podChanged(pod.Name)
 		w.noteRun()
@@ -199,9 +276,16 @@ func (p *exploredWorld) takeOf(pod *corev1.Pod, s step) {
 		t := w.last(pod.Name)
 		t.at, t.selfEnded, t.reported = w.now, pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug), true
 		t.exit, t.success = int32(s.n), s.n == 0
+		if w.sidecarRuns(pod) {
+			w.terminate(mainOf(pod), t.exit, w.now)
+			w.podChanged(pod.Name)
+			return
+		}
 		w.end(pod, t.exit, w.now)
 	case ends:
-		if ended(pod) || pod.Status.Phase == corev1.PodPending {
+		if pod.DeletionTimestamp == nil {
+			w.stop(pod)
+		} else if ended(pod) || pod.Status.Phase == corev1.PodPending {
 			w.remove(pod.Name)
 		} else {
 			w.end(pod, 143, w.now)
@@ -211,8 +295,20 @@ func (p *exploredWorld) takeOf(pod *corev1.Pod, s step) {
 		w.evict(pod)
 	case removed:
 		p.troubles--
-		w.userDeletes(pod)
+		w.userDeletes(pod, false)
+	case loses:
+		p.troubles--
+		w.lost[pod.Spec.NodeName] = true
+		w.inc.disturbed = w.now
 	}
+}
+
+// nodeFor returns the node on which a pod starts. No two pods share a node unless it is the spare one.
+func (p *exploredWorld) nodeFor(pod *corev1.Pod) string {
+	if node := "node-" + pod.Name; !p.w.lost[node] {
+		return node
+	}
+	return "spare"
 }
 
 // pass makes the operator handle the job, with at most one fault.
@@ -226,16 +322,31 @@ func (p *exploredWorld) pass(s step) {
 	}
 	n := 0
 	o.fault = func() fault {
-		if n++; n == s.n {
-			return s.fault
+		if n++; n != s.n {
+			return callWorks
 		}
-		return callWorks
+		if s.fault == deposedByFresh || s.fault == deposedByLate {
+			p.depose(s.fault)
+			return callWorks
+		}
+		return s.fault
 	}
 	o.pass()
 	p.calls = o.calls
 	if o.dead {
 		p.lead(newCache(p.w, 0))
 	}
+}
+
+// depose lets a new leader make a pass.
+func (p *exploredWorld) depose(how fault) {
+	c := newCache(p.w, 0)
+	if how == deposedByLate {
+		c = p.leader.clone()
+	}
+	p.lead(c)
+	p.leader.fault = nil
+	p.leader.pass()
 }
 
 // sync advances the caches by one event of an object.
@@ -252,9 +363,15 @@ func (p *exploredWorld) sync(name string) {
 	}
 }
 
-// runToEnd runs the world without trouble to the end of the job.
+// runToEnd runs the world without trouble to the end of the job. Nodes that are lost never come back, and their pods are
+// deleted.
 func (p *exploredWorld) runToEnd() {
 	w := p.w
+	for _, name := range sortedKeys(w.pods) {
+		if pod := w.pods[name]; w.lost[pod.Spec.NodeName] {
+			w.userDeletes(pod, false)
+		}
+	}
 	if w.job.Pause && w.obj != nil {
 		w.switchMode(false, false)
 	}

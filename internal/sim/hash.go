@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,21 +20,17 @@ import (
 // steps of an exploration do not reach, and counters.
 func (p *exploredWorld) sum() uint64 {
 	w, o := p.w, p.leader
-	pods := map[string]any{}
-	for name, pod := range w.pods {
-		pods[name] = trimmed(pod)
-	}
-	late := map[string]any{}
+	pods, late := map[string]any{}, map[string]any{}
 	for name, log := range w.podLog {
-		late[name] = log[o.podPos[name]:]
+		pods[name], late[name] = log[len(log)-1], log[o.podPos[name]:]
 	}
 	for kind, log := range w.objectLog {
 		late[kind] = log[o.objectPos[kind]:]
 	}
 	h := &hasher{versions: map[string][]int{}}
 	h.walk(reflect.ValueOf([]any{
-		w.obj, w.status, pods, w.objects, w.now, w.past, w.inc, w.creates, w.nextUID, p.faults, p.troubles,
-		o.cachedPods, late, w.jobLog[max(o.jobPos-1, 0):], o.jobPos == 0, o.wake, o.retries.NumRequeues(request), o.live, threshold(strconv.Itoa(o.liveVersion)),
+		w.obj, w.status, pods, w.objects, w.now, w.past, w.inc, w.creates, w.nextUID, w.lost, w.events, p.faults, p.troubles,
+		o.cachedPods, late, o.unhandled, w.jobLog[max(o.jobPos-1, 0):], o.jobPos == 0, o.wake, o.retries.NumRequeues(request), o.live, threshold(strconv.Itoa(o.liveVersion)),
 	}), "")
 	r := reflect.ValueOf(o.reconciler).Elem()
 	h.walk(r.FieldByName("store"), "")
@@ -87,10 +84,13 @@ func (h *hasher) sum() uint64 {
 
 func (h *hasher) number(n uint64) { h.tokens = append(h.tokens, token{n: n}) }
 
+// text hashes a string by FNV-1a.
 func (h *hasher) text(s string) {
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(s))
-	h.number(sum.Sum64())
+	sum := uint64(14695981039346656037)
+	for i := range len(s) {
+		sum = (sum ^ uint64(s[i])) * 1099511628211
+	}
+	h.number(sum)
 }
 
 // version records a resourceVersion of an object; of is empty for a threshold.
@@ -163,26 +163,70 @@ func (h *hasher) entries(v reflect.Value) {
 // leftOut are fields that have no effect on what happens next.
 var leftOut = map[string]bool{"clock": true, "loc": true, "TypeMeta": true, "ManagedFields": true, "mu": true}
 
+// fieldKind says how a field is hashed.
+type fieldKind int
+
+const (
+	_ fieldKind = iota
+	// objectVersion is the resourceVersion of the object itself, jobVersion one of the job, and anyVersion one with which
+	// those of all objects are compared.
+	objectVersion
+	jobVersion
+	anyVersion
+)
+
+type field struct {
+	index int
+	kind  fieldKind
+}
+
+// structFields returns the fields of a type that are hashed.
+func structFields(t reflect.Type) []field {
+	if t == reflect.TypeFor[time.Location]() || t == reflect.TypeFor[worldClock]() || strings.HasSuffix(t.Name(), "JobSpec") {
+		return nil // the spec of a job follows from its generation
+	}
+	var all []field
+	for i := range t.NumField() {
+		f := field{index: i}
+		switch name := t.Field(i).Name; {
+		case leftOut[name]:
+			continue
+		case name == "ResourceVersion" && t == reflect.TypeFor[metav1.ObjectMeta]():
+			f.kind = objectVersion
+		case name == "seenVersion":
+			f.kind = jobVersion
+		case name == "since", name == "version" && t.Field(i).Type.Kind() == reflect.String:
+			f.kind = anyVersion
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// knownFields holds the results of structFields.
+var knownFields sync.Map
+
 func (h *hasher) fields(v reflect.Value) {
 	t := v.Type()
-	if t == reflect.TypeFor[time.Location]() || t == reflect.TypeFor[worldClock]() || strings.HasSuffix(t.Name(), "JobSpec") {
-		return // the spec of a job follows from its generation
+	known, ok := knownFields.Load(t)
+	if !ok {
+		known = structFields(t)
+		knownFields.Store(t, known)
 	}
 	name := ""
 	if t == reflect.TypeFor[metav1.ObjectMeta]() {
 		name = v.FieldByName("Name").String()
 	}
-	for i := range v.NumField() {
-		switch field := t.Field(i).Name; {
-		case leftOut[field]:
-		case field == "ResourceVersion" && name != "":
-			h.version(name, v.Field(i).String())
-		case field == "seenVersion": // of the job
-			h.version(jobName, v.Field(i).String())
-		case field == "since", field == "version" && v.Field(i).Kind() == reflect.String:
-			h.version("", v.Field(i).String())
+	for _, f := range known.([]field) {
+		switch f.kind {
+		case objectVersion:
+			h.version(name, v.Field(f.index).String())
+		case jobVersion:
+			h.version(jobName, v.Field(f.index).String())
+		case anyVersion:
+			h.version("", v.Field(f.index).String())
 		default:
-			h.walk(v.Field(i), name)
+			h.walk(v.Field(f.index), name)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"encoding/json"
+	"errors"
 	"math/rand/v2"
+	"slices"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/kinds"
@@ -10,7 +13,7 @@ import (
 // anyTrainingJob returns a training job with one or two roles, which may be elastic.
 func (w *world) anyTrainingJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	if rng.IntN(4) == 0 {
-		return w.anyTensorFlow(rng)
+		return w.anyTrainingKind(rng)
 	}
 	job := &batch.PyTorchTrainingJob{Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: anyTraining(rng)}}
 	anyPyTorch(rng, &job.Spec)
@@ -36,18 +39,29 @@ func anyPyTorch(rng *rand.Rand, spec *batch.PyTorchTrainingJobSpec) {
 	}
 }
 
-// anyTensorFlow returns a job whose master need not be in its first role.
-func (w *world) anyTensorFlow(rng *rand.Rand) (kinds.Kind, kinds.Object) {
-	job := &batch.TensorFlowTrainingJob{Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: anyTraining(rng)}}
-	for _, role := range [][]string{{"worker"}, {"ps", "worker"}, {"worker", "chief"}}[rng.IntN(3)] {
-		r := anyTrainingRole(rng, role, "tensorflow")
-		if role == "chief" {
-			r.Replicas = new(int32(1))
+// anyTrainingKind returns a job of any kind of training job, in the fields that all of them have. Its master need not be in
+// the first role.
+func (w *world) anyTrainingKind(rng *rand.Rand) (kinds.Kind, kinds.Object) {
+	training := slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Kind) bool { return k.Training == nil })
+	kind := training[rng.IntN(len(training))]
+	var roles []batch.TrainingReplicaSpec
+	for _, name := range [][]string{{"worker"}, {"ps", "worker"}}[rng.IntN(2)] {
+		role := anyTrainingRole(rng, name, "")
+		role.Template = template("tensorflow") // the only name that all kinds accept
+		if rng.IntN(2) == 0 {
+			role.Template = template("tensorflow", sidecar)
 		}
-		w.noteCodes(r.RestartPolicy)
-		job.Spec.ReplicaSpecs = append(job.Spec.ReplicaSpecs, r)
+		w.noteCodes(role.RestartPolicy)
+		roles = append(roles, role)
 	}
-	return kindNamed("TensorFlowTrainingJob"), job
+	data, err := json.Marshal(map[string]any{"spec": map[string]any{"replicaSpecs": roles}})
+	job := kind.New()
+	if err = errors.Join(err, json.Unmarshal(data, job)); err != nil {
+		panic(err)
+	}
+	spec, _ := kind.Training(job)
+	*spec = anyTraining(rng)
+	return kind, job
 }
 
 // scale sets the size of an elastic job.

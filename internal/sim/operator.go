@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -33,6 +34,8 @@ type operator struct {
 	live        map[string]*corev1.Pod
 	liveVersion int
 	liveAt      time.Time
+	// number counts the operators of the world.
+	number int
 	// deposed means that another operator leads. This one does not know it until its pass ends.
 	deposed bool
 	// wake is when the queue delivers the job next; zero means never.
@@ -45,7 +48,7 @@ type operator struct {
 	frozen, latePods, lateJob int
 	// unhandled are the events of pods that the cache shows and the handler has not received yet: in a process the two
 	// are separate goroutines.
-	unhandled []func()
+	unhandled []podEvent
 }
 
 // newOperator starts an operator that leads. Its caches have begun earlier.
@@ -55,6 +58,8 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 		Client: apiClient{o: o}, Live: liveReader{o}, Statuses: o.statuses(), Recorder: o, Clock: worldClock{w},
 	})
 	o.pods, o.changes = o.reconciler.PodHandler(), o.reconciler.JobChanges()
+	w.operators++
+	o.number = w.operators
 	w.forgetWatched(&o.cache)
 	for _, name := range sortedKeys(c.cachedPods) {
 		o.pods.Create(context.Background(), event.CreateEvent{Object: c.cachedPods[name], IsInInitialList: true}, o.queue())
@@ -84,6 +89,7 @@ var (
 
 // pass runs one reconciliation, which the operator may not survive.
 func (o *operator) pass() {
+	o.w.tracef("    a pass of operator %d over job v%s", o.number, o.cachedVersion())
 	o.wake, o.calls = time.Time{}, 0
 	o.passes++
 	result, err := o.reconciler.Reconcile(log.IntoContext(context.Background(), logr.Discard()), request)
@@ -201,27 +207,46 @@ func (o *operator) jobEvent(before, after client.Object) {
 	}
 }
 
-// handle passes the events of pods that the cache shows to the handler of the operator.
-func (o *operator) handle() {
-	for _, handle := range o.unhandled {
-		handle()
+// podEvent is a change of a pod. One of the states is nil if the pod was created or has gone.
+type podEvent struct{ before, after *corev1.Pod }
+
+func (e podEvent) String() string {
+	text := func(pod *corev1.Pod) string {
+		if pod == nil {
+			return "none"
+		}
+		return fmt.Sprintf("%s v%s %s", pod.UID, pod.ResourceVersion, pod.Status.Phase)
 	}
-	o.unhandled = nil
+	return text(e.before) + " -> " + text(e.after)
 }
 
 // podEvent queues a change of a pod for the handler of the operator.
 func (o *operator) podEvent(before, after *corev1.Pod) {
-	ctx := context.Background()
-	o.unhandled = append(o.unhandled, func() {
-		switch {
-		case before == nil:
-			o.pods.Create(ctx, event.CreateEvent{Object: after}, o.queue())
-		case after == nil:
-			o.pods.Delete(ctx, event.DeleteEvent{Object: before}, o.queue())
-		default:
-			o.pods.Update(ctx, event.UpdateEvent{ObjectOld: before, ObjectNew: after}, o.queue())
-		}
-	})
+	e := podEvent{before, after}
+	o.w.tracef("    the cache of operator %d shows %s", o.number, e)
+	o.unhandled = append(o.unhandled, e)
+}
+
+// handle passes the events of pods that the cache shows to the handler of the operator.
+func (o *operator) handle() {
+	for len(o.unhandled) > 0 {
+		o.handleNext()
+	}
+}
+
+// handleNext passes the oldest event to the handler.
+func (o *operator) handleNext() {
+	e, ctx := o.unhandled[0], context.Background()
+	o.unhandled = o.unhandled[1:]
+	o.w.tracef("    the handler of operator %d receives %s", o.number, e)
+	switch {
+	case e.before == nil:
+		o.pods.Create(ctx, event.CreateEvent{Object: e.after}, o.queue())
+	case e.after == nil:
+		o.pods.Delete(ctx, event.DeleteEvent{Object: e.before}, o.queue())
+	default:
+		o.pods.Update(ctx, event.UpdateEvent{ObjectOld: e.before, ObjectNew: e.after}, o.queue())
+	}
 }
 
 // wakes holds which events of the objects that a job owns enqueue it, by kind.

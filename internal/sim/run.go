@@ -171,21 +171,7 @@ func (l *leadership) overlap() {
 // turn lets the operator or its successor take a step.
 func (l *leadership) turn() {
 	w, o := l.w, l.leader
-	if l.trouble && w.chance(20) {
-		l.standby.syncSome(w)
-	}
-	if l.trouble && w.chance(2) {
-		l.succeed()
-		return
-	}
-	if l.trouble && w.chance(1) {
-		o.relist()
-	}
-	if l.trouble && w.chance(2) {
-		o.frozen, o.latePods, o.lateJob = w.rng.IntN(20), w.rng.IntN(12), w.rng.IntN(12)
-	}
-	if l.trouble && o.frozen > 0 {
-		o.frozen--
+	if l.trouble && l.disturbed() {
 		return
 	}
 	o.sync(!l.trouble)
@@ -198,6 +184,29 @@ func (l *leadership) turn() {
 	if o.pass(); o == l.leader {
 		l.replaceDead()
 	}
+}
+
+// disturbed plays trouble of the leader and reports whether it cannot act now.
+func (l *leadership) disturbed() bool {
+	w, o := l.w, l.leader
+	if w.chance(20) {
+		l.standby.syncSome(w)
+	}
+	if w.chance(2) {
+		l.succeed()
+		return true
+	}
+	if w.chance(1) {
+		o.relist()
+	}
+	if w.chance(2) {
+		o.frozen, o.latePods, o.lateJob = w.rng.IntN(20), w.rng.IntN(12), w.rng.IntN(12)
+	}
+	if o.frozen > 0 {
+		o.frozen--
+		return true
+	}
+	return false
 }
 
 // replaceDead replaces the leader if it has died.
@@ -230,7 +239,7 @@ func (w *world) step() {
 		case n < 60:
 			w.kubelet(pod)
 		case n < 64:
-			w.userDeletes(pod)
+			w.userDeletes(pod, w.chance(5))
 		case n < 67:
 			w.evict(pod)
 		}
@@ -253,12 +262,20 @@ func (w *world) userStep() {
 		w.lost["node-1"] = true
 	case n == 1:
 		w.lost = map[string]bool{}
+	case n == 6:
+		w.refuses = !w.refuses
+	default:
+		w.changeStep(n)
+	}
+}
+
+// changeStep plays the step n of those who may change the job.
+func (w *world) changeStep(n int) {
+	switch {
 	case n == 2 || n == 3 && w.job.Pause:
 		w.switchMode(!w.job.Pause, w.job.Debug)
 	case n == 4 || n == 5 && w.job.Debug:
 		w.toggleDebug()
-	case n == 6:
-		w.refuses = !w.refuses
 	case n < 14 && w.job.Elastic != nil:
 		w.scale(w.anySize())
 	case n == 14 && w.chance(10):

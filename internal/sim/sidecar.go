@@ -37,6 +37,12 @@ func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	return nil
 }
 
+// sidecarRuns reports whether a pod has a sidecar that runs.
+func (w *world) sidecarRuns(pod *corev1.Pod) bool {
+	s := statusOf(pod, sidecar)
+	return s != nil && s.State.Running != nil
+}
+
 // mainOf returns the status of the main container of a pod, or nil.
 func mainOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {

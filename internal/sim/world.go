@@ -81,8 +81,8 @@ type world struct {
 	// reports are ends that kubelets have not reported yet, by pod.
 	reports map[string]report
 
-	past    map[string][]truth // per replica, oldest first, the current pod's last
-	creates int
+	past               map[string][]truth // per replica, oldest first, the current pod's last
+	creates, operators int
 	// readAt is when the operator that writes a status last read the pods from the API server.
 	readAt time.Time
 	inc    incidents
@@ -196,7 +196,7 @@ func (w *world) createPod(created *corev1.Pod, deposed bool) error {
 	if w.obj == nil {
 		return notFound("jobs", jobName) // the garbage collector would take the pod away at once
 	}
-	w.checkCreate(created, deposed)
+	outdated := w.checkCreate(created, deposed)
 	w.creates++
 	created.UID = w.newUID()
 	created.CreationTimestamp = stamp(w.now)
@@ -205,7 +205,7 @@ func (w *world) createPod(created *corev1.Pod, deposed bool) error {
 	w.pods[pod.Name] = pod
 	restarts, _ := strconv.Atoi(pod.Annotations[batch.AnnotationRestarts])
 	w.past[pod.Name] = append(w.past[pod.Name], truth{created: w.now, creation: len(w.podLog[pod.Name]), restarts: int32(restarts),
-		late: finished(w.status)})
+		late: finished(w.status), ambiguous: outdated})
 	w.podChanged(pod.Name)
 	created.ResourceVersion = pod.ResourceVersion
 	return nil
@@ -276,14 +276,19 @@ func (w *world) kubelet(pod *corev1.Pod) {
 		w.podChanged(pod.Name)
 		w.noteRun()
 	case pod.Spec.ActiveDeadlineSeconds != nil:
-		pod.Status.Reason = "DeadlineExceeded"
-		w.end(pod, 143, w.now)
+		w.stop(pod)
 	case decided(pod): // and its sidecar runs for ever
 	case w.chance(5):
 		w.sidecarEnds(pod)
 	default:
 		w.exit(pod)
 	}
+}
+
+// stop ends a pod whose activeDeadlineSeconds has passed.
+func (w *world) stop(pod *corev1.Pod) {
+	pod.Status.Reason = "DeadlineExceeded"
+	w.end(pod, 143, w.now)
 }
 
 // end ends all containers of a pod that still run.
@@ -333,15 +338,15 @@ func (w *world) evict(pod *corev1.Pod) {
 	w.end(pod, 137, w.now)
 }
 
-// userDeletes deletes a pod as a user does.
-func (w *world) userDeletes(pod *corev1.Pod) {
+// userDeletes deletes a pod as a user does, perhaps by force.
+func (w *world) userDeletes(pod *corev1.Pod, force bool) {
 	w.inc.disturbed = w.now
 	if t := w.last(pod.Name); t.selfEnded {
 		t.deletion, t.deleted = len(w.podLog[pod.Name]), w.now
 		t.watched = engine.SucceededUndeleted(pod) && uidOf(w.status, pod.Name) == string(pod.UID) && !w.policy(pod.Name).OnSuccess
 		t.ambiguous = t.ambiguous || !t.watched
 	}
-	if w.chance(5) { // by force
+	if force {
 		w.remove(pod.Name)
 		return
 	}
