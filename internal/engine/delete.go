@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -33,6 +34,14 @@ func (p *pass) deletedAtEnd(ended bool) bool {
 func (p *pass) createdAfterEnd(r *replica, pod *corev1.Pod) bool {
 	end := p.old.CompletionTime
 	return p.finished && end != nil && r.past.uid == "" && !pod.CreationTimestamp.Before(end)
+}
+
+// confirmGone asks for live pods if a paused job would forget a pod that the observer has never seen: it may be there, and end
+// by itself.
+func (p *pass) confirmGone(r *replica) {
+	if p.mode == batch.RunPause && r.pod == nil && p.seen.Unconfirmed[types.UID(r.past.uid)] && !p.seen.Live {
+		p.plan.Refresh = true
+	}
 }
 
 // forceDelete plans the forced deletion of a pod that cannot end because its node is lost.

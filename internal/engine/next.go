@@ -261,6 +261,7 @@ func (p *pass) observe() {
 			r.watched = p.seen.Succeeded[r.knownUID()]
 		}
 		r.observe(p, keep)
+		p.confirmGone(r)
 		p.noteFailure(r)
 		if p.old.RunMode == batch.RunPause && r.disrupted { // the pause took the pod away, not a disruption
 			r.disrupted, r.uid, r.reason = false, "", ""

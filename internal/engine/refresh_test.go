@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
@@ -120,4 +121,22 @@ func TestContestWinsOverDeadline(t *testing.T) {
 	p.after(minute-time.Second/2).exit(0, 0).pass().want(batch.JobRunning, 0)
 	p.after(time.Second/2).pass().want(batch.JobRunning, 0)
 	p.after(time.Second/2).pass().want(batch.JobSucceeded, 0)
+}
+
+// TestPauseForgetsNoPodThatTheCacheLacks verifies that a paused job reads its pods from the API server before it forgets a
+// pod of the status that its cache has never shown.
+func TestPauseForgetsNoPodThatTheCacheLacks(t *testing.T) {
+	p := newPlay(t, 1, 3).pass().run(0).after(2*time.Second).pass().want(batch.JobRunning, 0)
+	p.job.Pause = true
+	pod := p.pod(0)
+	p.pass().want(batch.JobPaused, 0)
+	for name, unconfirmed := range map[string]bool{"the cache has shown its deletion": false, "the cache has never shown it": true} {
+		t.Run(name, func(t *testing.T) {
+			q := *p
+			q.t, q.seen.Unconfirmed = t, map[types.UID]bool{pod.UID: unconfirmed}
+			if q.pass(); q.refreshed != unconfirmed {
+				t.Errorf("the pass reads live pods: %t", q.refreshed)
+			}
+		})
+	}
 }

@@ -27,6 +27,9 @@ type Seen struct {
 	// Succeeded holds pods, by UID, that the observer saw succeed before they were deleted, each in its last state
 	// before the deletion. Later states of these pods may not show the success, see finishedBeforeDeletion.
 	Succeeded map[types.UID]*corev1.Pod
+	// Unconfirmed holds the pods that Status has as living or ending, and that the observer has never seen: its cache
+	// neither shows them nor has shown their deletion, and may be older than Status.
+	Unconfirmed map[types.UID]bool
 	// Live is true if Pods were read from the API server at Now, not from a cache.
 	Live bool
 	// ContestedSince is the time of the first of the preceding consecutive passes whose plans were Contested; zero if

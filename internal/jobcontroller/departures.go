@@ -50,10 +50,11 @@ func (s *departures) isGone(pod types.UID) bool {
 	return s.gone[pod]
 }
 
-// unheard returns the living pods of the status that the cache lacks and whose deletion the handlers have not received.
-// A cache is ahead of its handlers for a moment, and only they know whether a pod succeeded before it was deleted. The
-// handlers never receive deletions from before this process began to watch.
-func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (pods []types.UID) {
+// unheard returns the pods of the status that have not ended, that the cache lacks and whose deletion the handlers have not
+// received: those that live and those that are being deleted. A cache is ahead of its handlers for a moment, and only they
+// know whether a pod succeeded before it was deleted. The handlers never receive deletions from before this process began to
+// watch.
+func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (living, ending []types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	present := make(map[types.UID]bool, len(seen))
@@ -64,12 +65,16 @@ func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (pods 
 		for k := range status.Tasks[i].Replicas {
 			r := &status.Tasks[i].Replicas[k]
 			uid := types.UID(r.UID)
-			if uid != "" && !hasEnded(r) && r.Phase != batch.ReplicaDeleted && !present[uid] && !s.gone[uid] {
-				pods = append(pods, uid)
+			switch {
+			case uid == "" || hasEnded(r) || present[uid] || s.gone[uid]:
+			case r.Phase == batch.ReplicaDeleted:
+				ending = append(ending, uid)
+			default:
+				living = append(living, uid)
 			}
 		}
 	}
-	return pods
+	return living, ending
 }
 
 // waits holds since when passes have been waiting for the watch to show the ends of pods.

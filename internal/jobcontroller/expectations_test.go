@@ -138,15 +138,16 @@ func TestPassAwaitsTheHandlerOfPods(t *testing.T) {
 		phase  batch.ReplicaPhase
 		cached bool
 		heard  types.UID
-		want   bool
+		// want is whether the pass waits, and unconfirmed whether it does not know of the pod.
+		want, unconfirmed bool
 	}{
 		"the cache has it":                   {phase: batch.ReplicaRunning, cached: true},
-		"the handler is behind":              {phase: batch.ReplicaRunning, want: true},
-		"the handler is behind the creation": {phase: batch.ReplicaCreating, want: true},
+		"the handler is behind":              {phase: batch.ReplicaRunning, want: true, unconfirmed: true},
+		"the handler is behind the creation": {phase: batch.ReplicaCreating, want: true, unconfirmed: true},
 		"the handler has received it":        {phase: batch.ReplicaRunning, heard: "a"},
-		"it has received another":            {phase: batch.ReplicaRunning, heard: "b", want: true},
+		"it has received another":            {phase: batch.ReplicaRunning, heard: "b", want: true, unconfirmed: true},
 		"it had ended":                       {phase: batch.ReplicaFailed},
-		"it was deleted by a pause":          {phase: batch.ReplicaDeleted},
+		"it is deleted by a pause":           {phase: batch.ReplicaDeleted, unconfirmed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exp := newExpectations("job", now)
@@ -162,6 +163,9 @@ func TestPassAwaitsTheHandlerOfPods(t *testing.T) {
 			}
 			if seen.Now = now.Add(vanishedWait); exp.awaitsHandler(&seen) {
 				t.Error("the pass waits for more than a second")
+			}
+			if got := seen.Unconfirmed["a"]; got != test.unconfirmed {
+				t.Errorf("the pod is unconfirmed: %t, want %t", got, test.unconfirmed)
 			}
 		})
 	}

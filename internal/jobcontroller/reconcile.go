@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -152,9 +154,17 @@ const vanishedWait = time.Second
 // errVanished means that a pod has gone and that the cache does not show its end yet.
 var errVanished = errors.New("the cache does not show the end of a pod that has gone")
 
-// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait.
+// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait. Pods of which it
+// has not heard by then are unconfirmed.
 func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
-	return exp.unheard.still(exp.departed.unheard(seen.Status, seen.Pods), seen.Now)
+	living, ending := exp.departed.unheard(seen.Status, seen.Pods)
+	if len(living)+len(ending) > 0 {
+		seen.Unconfirmed = make(map[types.UID]bool, len(living)+len(ending))
+	}
+	for _, pod := range slices.Concat(living, ending) {
+		seen.Unconfirmed[pod] = true
+	}
+	return exp.unheard.still(living, seen.Now)
 }
 
 // decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
