@@ -95,7 +95,7 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // heldSince reports whether all members of a rule have ended as the rule requires, and since when for the first such
-// rule. An end does not count if it may be unseen, nor does a failure that may still be restarted.
+// rule. An end does not count if it or its time may be unseen, nor does a failure that may still be restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true
@@ -103,7 +103,7 @@ func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, h
 			role := &w.job.Roles[m.Role]
 			name := w.job.PodName(role.Type, m.Rank)
 			t := w.last(name)
-			if !t.selfEnded || t.ambiguous || w.unreportable(name) || t.success != success || !w.final(name, role.Restart, t) {
+			if !t.selfEnded || t.ambiguous || t.exit == unknownExit || w.unreportable(name) || t.success != success || !w.final(name, role.Restart, t) {
 				all = false
 				break
 			}
