@@ -76,6 +76,11 @@ test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler cor
 	@go test $(TESTFLAGS) -skip '^TestNewKind$$' ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
 	@go test $(TESTFLAGS) ./internal/sim -worlds 1000
 
+.PHONY: cover
+cover: export T9K_LOCAL = $(BIN)/t9k-local
+cover: build ## Print how much of the controller, of queues and of the webhook their own tests cover; fail below 80 % (20 seconds)
+	@hack/cover 80 ./internal/jobcontroller ./internal/queue ./internal/webhook
+
 # More steps than `make test` takes. The number of states is printed.
 .PHONY: test-orders
 test-orders: ## Explore every order of events in the life of small jobs, four steps deep (1 minute)
