@@ -92,7 +92,7 @@ func (s *scene) keep(t testing.TB, to *store.Store) {
 			t.Fatalf("pod %s is attempt %v, %v", p.Name, a, err)
 		}
 		if p.DeletionTimestamp != nil {
-			a.Deleted(p, p.DeletionTimestamp.Time, true)
+			a.MarkDeleted(p, p.DeletionTimestamp.Time, true)
 		}
 		if a.Started.Before(a.Created) { // the stage shows a replica that was restarted as if it had run all the time
 			a.Scheduled, a.Started = a.Created.Add(10*time.Second), a.Created.Add(40*time.Second)

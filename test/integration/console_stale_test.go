@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/steer"
 	"tensorstack.dev/batch/test/kit/jobs"
@@ -40,7 +40,7 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 	w.Must(err)
 	c := steer.Client{Objects: objects, Manager: "test"}
 	gone := w.again("job")
-	old := &observed.Job{Kind: &kinds.All[0], Object: gone}
+	old := &observed.Job{Kind: kindtest.Named("GenericJob"), Object: gone}
 	before := w.job("job")
 	_, paused := c.Set(t.Context(), old, steer.Pause, true)
 	_, copied := c.Copy(t.Context(), old, "copy")

@@ -11,7 +11,6 @@ import (
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/config"
-	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
@@ -101,7 +100,7 @@ func (w *workload) useNewField(job string) {
 	w.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("batch.tensorstack.dev/v1beta1")
-	o.SetKind(kinds.All[0].Name) // that of the first job
+	o.SetKind("GenericJob") // that of the first job
 	w.Must(w.Client.Get(w.Context(), client.ObjectKey{Namespace: w.Namespace, Name: job}, o))
 	w.Must(unstructured.SetNestedField(o.Object, "text", "spec", newField))
 	w.Must(w.Client.Update(w.Context(), o))

@@ -379,7 +379,7 @@ func TestFormerConditions(t *testing.T) {
 func TestPodsOfAFormerJob(t *testing.T) {
 	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "new")}, "/api/v1/pods": {podOf("old", 0), podOf("new", 1)}, "/api/v1/events": {}}}, "")
 	v := c.For(nil)
-	in := v.Input(v.Job(&kinds.All[0], "red", "a"), time.Now())
+	in := v.Input(v.Job(kindtest.Named("GenericJob"), "red", "a"), time.Now())
 	if len(in.Pods) != 1 || in.Pods[0].UID != "new-1" {
 		t.Errorf("the job has %d pods, of which the first is %v", len(in.Pods), in.Pods)
 	}

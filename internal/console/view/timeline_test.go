@@ -14,7 +14,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive"
-	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/testing/golden"
 )
@@ -34,7 +34,7 @@ func newLife(now int, roles map[string]int32) *life {
 			job.Status.Tasks = append(job.Status.Tasks, batch.Tasks{Type: role})
 		}
 	}
-	return &life{&JobInput{Job: &observed.Job{Kind: &kinds.All[0], Object: job}, Now: minute(now).Time}, job}
+	return &life{&JobInput{Job: &observed.Job{Kind: kindtest.Named("GenericJob"), Object: job}, Now: minute(now).Time}, job}
 }
 
 func minute(n int) metav1.Time { return at(60 * n) }
