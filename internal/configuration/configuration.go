@@ -1,10 +1,12 @@
 // Package configuration reads the programs' settings of config.tensorstack.dev/v1alpha1: it decodes them strictly, sets
-// their defaults and validates them. It knows no file and no program. Start reading at Operator.
+// their defaults and validates them. It knows no program. Start reading at Operator.
 package configuration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,26 @@ import (
 
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
+
+// FromFile reads the settings in a file, or the defaults if the path is empty. A file without text has lost its settings,
+// so it is an error.
+func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error) {
+	var text []byte
+	if path != "" {
+		var err error
+		if text, err = os.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("reading the configuration: %w", err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil, fmt.Errorf("the configuration file %s is empty", path)
+		}
+	}
+	settings, err := read(text)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration file %s is invalid: %w", path, err)
+	}
+	return settings, nil
+}
 
 // Operator reads the operator's settings from YAML or JSON; empty text has none. A field that the text does not set has
 // its value in base, and else its default.

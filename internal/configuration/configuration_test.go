@@ -108,12 +108,13 @@ func TestGangArgsErrorsNameThePathInTheFile(t *testing.T) {
 // TestDefaultsAreThoseOfTheMarkers holds the defaults against the markers of the types, which the reference shows.
 func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	marked := regexp.MustCompile(`(?s)\+default=("?)([^\n"]*)"?\n(?:\t// \+[^\n]*\n)*\t\w+ +\S+ +` + "`" + `json:"(\w+)`)
-	operator, gang := &configv1alpha1.OperatorConfiguration{}, &configv1alpha1.T9kGangArgs{}
+	operator, gang, console := &configv1alpha1.OperatorConfiguration{}, &configv1alpha1.T9kGangArgs{}, &configv1alpha1.ConsoleConfiguration{}
 	setOperatorDefaults(operator)
 	setGangDefaults(gang)
+	setConsoleDefaults(console)
 	tracing := &configv1alpha1.Tracing{}
 	setTracingDefaults(tracing)
-	for file, c := range map[string]any{"operator_types.go": operator, "scheduler_types.go": gang, "tracing_types.go": tracing} {
+	for file, c := range map[string]any{"operator_types.go": operator, "scheduler_types.go": gang, "console_types.go": console, "tracing_types.go": tracing} {
 		source, err := os.ReadFile("../../api/config/v1alpha1/" + file)
 		if err != nil {
 			t.Fatal(err)

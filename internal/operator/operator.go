@@ -3,7 +3,6 @@
 package operator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -103,19 +102,11 @@ func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.Pas
 
 // readSettings reads the configuration file, if there is one.
 func (o *options) readSettings(base *configv1alpha1.OperatorConfiguration) error {
-	var text []byte
-	if o.configFile != "" {
-		var err error
-		if text, err = os.ReadFile(o.configFile); err != nil {
-			return fmt.Errorf("reading the configuration: %w", err)
-		}
-		if len(bytes.TrimSpace(text)) == 0 {
-			return fmt.Errorf("the configuration file %s is empty", o.configFile)
-		}
-	}
-	settings, err := configuration.Operator(text, base)
+	settings, err := configuration.FromFile(o.configFile, func(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
+		return configuration.Operator(text, base)
+	})
 	if err != nil {
-		return fmt.Errorf("the configuration file %s is invalid: %w", o.configFile, err)
+		return err
 	}
 	o.settings = *settings
 	return nil

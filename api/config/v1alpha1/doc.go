@@ -1,4 +1,4 @@
-// Package v1alpha1 holds the types of the configuration files of the operator and the scheduler,
+// Package v1alpha1 holds the types of the configuration files of the operator, the scheduler and the console,
 // config.tensorstack.dev/v1alpha1. They are files of the programs and not objects of the cluster.
 //
 // +kubebuilder:object:generate=true
