@@ -43,14 +43,18 @@ func WithoutConsole() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return c == Console })
 }
 
+// consoleBase is the console's standard settings. Its only user learns at once what they may do.
+func consoleBase(d Dir, c *Config) string {
+	return fmt.Sprintf(`{server: {bindAddress: "%s"}, health: {bindAddress: "0"}, clusterName: %q, accessCacheTime: 1s, archive: {address: %q}}`,
+		c.loopback(Console), d.Name(), d.join("archive.db"))
+}
+
 // consoleArgs are the console's command-line arguments.
 func consoleArgs(d Dir, c *Config) []string {
 	return []string{"console-server",
 		"--kubeconfig=" + d.Kubeconfig(),
-		"--bind-address=" + c.loopback(Console),
+		"--config=" + d.settingsFile(Console),
 		"--key-file=" + d.consoleKey(),
-		"--cluster-name=" + d.Name(),
-		"--archive=" + d.join("archive.db"),
 		"--archive-bind-address=" + c.loopback(archiveServer),
 		"--tls-cert-file=" + d.certFile(loopbackPair),
 		"--tls-private-key-file=" + d.keyFile(loopbackPair),

@@ -12,7 +12,16 @@ import (
 // OperatorSettings returns a configuration file of the operator with the fields of YAML texts without apiVersion and
 // kind. Fields of later texts replace fields of earlier ones.
 func OperatorSettings(texts ...string) ([]byte, error) {
-	c, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.OperatorConfigurationKind}, texts)
+	return settings(configv1alpha1.OperatorConfigurationKind, texts)
+}
+
+// ConsoleSettings returns a configuration file of the console with the fields of YAML texts, as OperatorSettings does.
+func ConsoleSettings(texts ...string) ([]byte, error) {
+	return settings(configv1alpha1.ConsoleConfigurationKind, texts)
+}
+
+func settings(kind string, texts []string) ([]byte, error) {
+	c, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": kind}, texts)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +73,7 @@ func mergeFields(into, fields map[string]any) {
 // a restart or a clean-up. The chart has the same. docs/designs/0022-logs-before-deletion.md has the reasons.
 const logReadTime = "3s"
 
-// writeSettings writes the configuration files of the operator and the scheduler.
+// writeSettings writes the configuration files of the operator, the scheduler and the console.
 func writeSettings(d Dir, c *Config) error {
 	webhook := "0"
 	if c.has(Webhook) {
@@ -89,6 +98,13 @@ func writeSettings(d Dir, c *Config) error {
 	}
 	if err := writeFile(d.settingsFile(Scheduler), scheduler, 0o600); err != nil {
 		return fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	console, err := ConsoleSettings(consoleBase(d, c))
+	if err != nil {
+		return err
+	}
+	if err := writeFile(d.settingsFile(Console), console, 0o600); err != nil {
+		return fmt.Errorf("writing the console's configuration: %w", err)
 	}
 	return nil
 }

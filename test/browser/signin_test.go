@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -73,9 +74,13 @@ func (i *identities) console(address, client string) (c *console, end func()) {
 	i.Helper()
 	secret := filepath.Join(i.TempDir(), "secret")
 	i.Must(os.WriteFile(secret, []byte(clientSecret+"\n"), 0o600))
+	settings, err := local.ConsoleSettings(fmt.Sprintf(`{server: {bindAddress: %[1]q, urls: ["http://%[1]s"]}, health: {bindAddress: "0"}, accessCacheTime: 500ms,
+  signIn: {issuer: %[2]q, clientID: %[3]q, clientSecretFile: %[4]q, caFile: %[5]q}}`, address, i.issuer, client, secret, i.ca))
+	i.Must(err)
+	file := filepath.Join(i.TempDir(), "console.yaml")
+	i.Must(os.WriteFile(file, settings, 0o600))
 	cmd := consolecmd.New()
-	cmd.SetArgs([]string{"--kubeconfig=" + i.Env.Kubeconfig, "--bind-address=" + address, "--health-probe-bind-address=0", "--url=http://" + address, "--access-cache-time=500ms",
-		"--oidc-issuer-url=" + i.issuer, "--oidc-client-id=" + client, "--oidc-client-secret-file=" + secret, "--oidc-ca-file=" + i.ca})
+	cmd.SetArgs([]string{"--kubeconfig=" + i.Env.Kubeconfig, "--config=" + file})
 	ctx, stop := context.WithCancel(i.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"tensorstack.dev/batch/config"
 	"tensorstack.dev/batch/internal/console/consolecmd"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/program"
@@ -38,9 +41,12 @@ type installation struct {
 	base string
 }
 
-// prepareConsole installs config/console, and returns the arguments of a console that runs as its ServiceAccount, and its
-// addresses.
-func (w *world) prepareConsole(args ...string) (all []string, address, probes string) {
+// consoleArchive returns the settings of a console with an archive in a file.
+func consoleArchive(file string) string { return "archive: {address: " + file + "}" }
+
+// prepareConsole installs config/console, and returns the arguments of a console with settings that runs as its
+// ServiceAccount, and its addresses.
+func (w *world) prepareConsole(settings ...string) (args []string, address, probes string) {
 	w.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(w.Context(), system)))
@@ -48,14 +54,18 @@ func (w *world) prepareConsole(args ...string) (all []string, address, probes st
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"})
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "watch", Resource: "nodes"})
 	address, probes = freeAddress(w.T), freeAddress(w.T)
-	return append([]string{"--kubeconfig=" + w.serviceAccountKubeconfig("t9k-console"), "--bind-address=" + address, "--health-probe-bind-address=" + probes,
-		"--access-cache-time=500ms"}, args...), address, probes
+	base := fmt.Sprintf("{server: {bindAddress: %q}, health: {bindAddress: %q}, accessCacheTime: 500ms}", address, probes)
+	text, err := local.ConsoleSettings(append([]string{base}, settings...)...)
+	w.Must(err)
+	file := filepath.Join(w.TempDir(), "console.yaml")
+	w.Must(os.WriteFile(file, text, 0o600))
+	return []string{"--kubeconfig=" + w.serviceAccountKubeconfig("t9k-console"), "--config=" + file}, address, probes
 }
 
-// startConsole starts the console as the ServiceAccount of config/console.
-func (w *world) startConsole(args ...string) *installation {
+// startConsole starts a console with settings as the ServiceAccount of config/console.
+func (w *world) startConsole(settings ...string) *installation {
 	w.Helper()
-	args, address, probes := w.prepareConsole(args...)
+	args, address, probes := w.prepareConsole(settings...)
 	cmd := consolecmd.New()
 	cmd.SetArgs(args)
 	ctx, stop := context.WithCancel(w.Context())
@@ -399,7 +409,7 @@ func TestConsoleOfAnInstallationRefusesForeignPages(t *testing.T) {
 	w := newWorld(t)
 	w.shared()
 	const public = "https://console.example.org"
-	i := w.startConsole("--url=" + public)
+	i := w.startConsole("server: {urls: [" + public + "]}")
 	p := w.person(i, "admin").everywhere(rule("*", "*", "*"))
 	path := "/jobs/" + w.Namespace + "/genericjob/job"
 	w.Await("the admin sees the job", func() error {

@@ -199,11 +199,12 @@ func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
 	requireFaults(t)
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
-	args, _, probes := w.prepareConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))
+	kept := consoleArchive(filepath.Join(t.TempDir(), "archive.db"))
+	args, _, probes := w.prepareConsole(kept)
 	l := w.startShortLives(*shortJobs)
 	up := l.killedConsoles(args, probes)
 
-	viewer := w.person(w.startConsole(args[len(args)-1]), "viewer", look...)
+	viewer := w.person(w.startConsole(kept), "viewer", look...)
 	all := viewer.archived()
 	var seen, down, caught, lost int
 	var held, want float64
@@ -264,7 +265,7 @@ func (p *person) gpuSeconds(uid string) float64 {
 func TestUsageIsThatOfThePods(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
-	viewer := w.person(w.startConsole("--archive="+filepath.Join(t.TempDir(), "archive.db")), "viewer", look...)
+	viewer := w.person(w.startConsole(consoleArchive(filepath.Join(t.TempDir(), "archive.db"))), "viewer", look...)
 	l := w.startShortLives(40)
 	<-l.left
 	want := 0.0

@@ -67,7 +67,7 @@ func (w *world) awaitGone(name string, o client.Object) {
 func TestHistoryOutlivesJobs(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
-	i := w.startConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))
+	i := w.startConsole(consoleArchive(filepath.Join(t.TempDir(), "archive.db")))
 	viewer, stranger := w.person(i, "viewer", look...), w.person(i, "stranger")
 
 	gone := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "3", "0"), batch.RestartOnFailure, 3))
@@ -160,7 +160,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 func TestHistoryCatchesUp(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
-	file := "--archive=" + filepath.Join(t.TempDir(), "archive.db")
+	kept := consoleArchive(filepath.Join(t.TempDir(), "archive.db"))
 	for _, name := range []string{"ends", "vanishes"} {
 		w.Create(jobs.New(name, jobs.Role("w", 1, kubelet.Run)))
 		w.awaitPhase(name, batch.JobRunning)
@@ -168,7 +168,7 @@ func TestHistoryCatchesUp(t *testing.T) {
 	var viewer *person
 	t.Run("up", func(t *testing.T) {
 		w := w.in(t)
-		viewer = w.person(w.startConsole(file), "viewer", look...)
+		viewer = w.person(w.startConsole(kept), "viewer", look...)
 		viewer.awaitHistory([]string{"list"}, "ends", "vanishes")
 		viewer.awaitHistory([]string{"describe", "vanishes"}, "Attempts:")
 	})
@@ -179,7 +179,7 @@ func TestHistoryCatchesUp(t *testing.T) {
 	w.awaitGone("vanishes-w-0", &corev1.Pod{}) // or its end would still be seen
 	t.Run("up again", func(t *testing.T) {
 		w := w.in(t)
-		viewer = &person{w.startConsole(file), viewer.name, viewer.token}
+		viewer = &person{w.startConsole(kept), viewer.name, viewer.token}
 		viewer.awaitHistory([]string{"describe", "ends"}, "Failed, exit code 5", "FailureRuleMet")
 		viewer.awaitHistory([]string{"list"}, "Deleted")
 		viewer.awaitHistory([]string{"describe", "vanishes"}, "Lost", "Deleted, was Running")
@@ -198,7 +198,7 @@ func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	var system corev1.Namespace
 	w.Must(w.Client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
 
-	args, _, _ := w.prepareConsole("--archive=" + file)
+	args, _, _ := w.prepareConsole(consoleArchive(file))
 	cmd := consolecmd.New()
 	cmd.SetArgs(args)
 	want := fmt.Sprintf("that of the cluster another-cluster, and this cluster is %s", system.UID)
@@ -210,7 +210,7 @@ func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	w.Must(err)
 	_, err = db.ExecContext(t.Context(), "UPDATE cluster SET uid = '"+string(system.UID)+"'")
 	w.Must(errors.Join(err, db.Close()))
-	w.startConsole("--archive=" + file)
+	w.startConsole(consoleArchive(file))
 }
 
 // TestConsoleWithAnArchiveUsesExactlyItsPermissions verifies the roles of a console that keeps jobs and logs. The pods

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
+	"tensorstack.dev/batch/internal/local"
 )
 
 // These describe the workload of the console.
@@ -99,8 +101,15 @@ func (c *consoleBench) prepare(s *settings) error {
 	}
 	c.base = "http://" + address
 	began := time.Now()
-	c.console, err = c.run("console", filepath.Join(filepath.Dir(s.operator), "t9k-console"),
-		[]string{"--kubeconfig", kubeconfig, "--bind-address", address, "--health-probe-bind-address", "0"})
+	settings, err := local.ConsoleSettings(fmt.Sprintf(`{server: {bindAddress: %q}, health: {bindAddress: "0"}}`, address))
+	if err != nil {
+		return err
+	}
+	file := kubeconfig + ".console.yaml"
+	if err := os.WriteFile(file, settings, 0o600); err != nil {
+		return err
+	}
+	c.console, err = c.run("console", filepath.Join(filepath.Dir(s.operator), "t9k-console"), []string{"--kubeconfig", kubeconfig, "--config", file})
 	if err != nil {
 		return err
 	}

@@ -170,6 +170,42 @@ spec:
 {{- toYaml (mergeOverwrite $config $own) }}
 {{- end }}
 
+{{/* The console's configuration file. What other values decide replaces the same fields of console.config. */}}
+{{- define "t9k-batch.consoleConfig" -}}
+{{- $own := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "ConsoleConfiguration" }}
+{{- with .Values.console }}
+{{- $server := dict }}
+{{- if .tlsSecret }}
+{{- $_ := set $server "certDir" "/etc/t9k-console/tls" }}
+{{- end }}
+{{- if .urls }}
+{{- $_ := set $server "urls" .urls }}
+{{- end }}
+{{- if $server }}
+{{- $_ := set $own "server" $server }}
+{{- end }}
+{{- if .clusterName }}
+{{- $_ := set $own "clusterName" .clusterName }}
+{{- end }}
+{{- with .signIn }}
+{{- if .issuer }}
+{{- $signIn := dict "issuer" .issuer "clientID" .clientID "clientSecretFile" "/etc/t9k-console/sign-in/client-secret" }}
+{{- if .ca }}
+{{- $_ := set $signIn "caFile" "/etc/t9k-console/sign-in/ca.crt" }}
+{{- end }}
+{{- if .extraScopes }}
+{{- $_ := set $signIn "extraScopes" .extraScopes }}
+{{- end }}
+{{- $_ := set $own "signIn" $signIn }}
+{{- end }}
+{{- end }}
+{{- if and .archive.enabled (not .archive.database.secret) }}
+{{- $_ := set $own "archive" (dict "address" "/var/lib/t9k-console/archive.db") }}
+{{- end }}
+{{- end }}
+{{- toYaml (mergeOverwrite (deepCopy .Values.console.config) $own) }}
+{{- end }}
+
 {{/* The scheduler's configuration file. It has no profile for default-scheduler, whose pods another scheduler has. */}}
 {{- define "t9k-batch.schedulerConfig" -}}
 {{- $args := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "T9kGangArgs" }}

@@ -37,7 +37,7 @@ func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller
 	site, addressed := a.site(r)
 	switch {
 	case !addressed:
-		http.Error(w, "This console answers only under the addresses that --url names.", http.StatusForbidden)
+		http.Error(w, "This console answers only under the addresses that its setting server.urls names.", http.StatusForbidden)
 		return nil
 	case !server.SameOrigin(r, a.origins(r)...):
 		http.Error(w, "This request comes from another page.", http.StatusForbidden)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/archive/recorder"
 	"tensorstack.dev/batch/internal/archive/store"
 	"tensorstack.dev/batch/internal/archive/web"
@@ -25,12 +26,12 @@ type kept struct {
 	recorder *recorder.Recorder
 }
 
-// record opens the archive at an address and records to it until ctx ends. Without an address there is none.
-func record(ctx context.Context, config *rest.Config, address string, limits store.Options) (*kept, error) {
-	if address == "" {
+// record opens an archive and records to it until ctx ends. Without an address there is none.
+func record(ctx context.Context, config *rest.Config, archive *configv1alpha1.Archive) (*kept, error) {
+	if archive.Address == "" {
 		return &kept{}, nil
 	}
-	s, err := store.Open(ctx, address, limits)
+	s, err := store.Open(ctx, archive.Address, store.Options{JobLogs: archive.MaxJobLogSize.Value(), AllLogs: archive.MaxLogSize.Value()})
 	if err != nil {
 		return nil, err
 	}

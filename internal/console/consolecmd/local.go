@@ -5,23 +5,23 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
-	"tensorstack.dev/batch/internal/archive/store"
 	"tensorstack.dev/batch/internal/console/access"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
 	"tensorstack.dev/batch/internal/console/ticket"
 )
 
-// localOptions are the command-line settings of the console of the embedded cluster.
+// localOptions are the settings of the console of the embedded cluster.
 type localOptions struct {
-	kubeconfig, address, keyFile, cluster                        string
-	archive, archiveAddress, certFile, certKeyFile, clientCAFile string
+	options
+	keyFile, archiveAddress, certFile, certKeyFile, clientCAFile string
 }
 
 // NewLocal returns the command that serves the console of the embedded cluster, with the rights of a kubeconfig, to
@@ -33,14 +33,17 @@ func NewLocal() *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.readSettings(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&o.configFile, "config", "", "configuration file of the console")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig")
-	f.StringVar(&o.address, "bind-address", "", "address of the console on 127.0.0.1")
 	f.StringVar(&o.keyFile, "key-file", "", "file with the key of the tokens")
-	f.StringVar(&o.cluster, "cluster-name", "", "name of the cluster on all pages")
-	f.StringVar(&o.archive, "archive", "", "path of the archive")
 	f.StringVar(&o.archiveAddress, "archive-bind-address", "", "address on 127.0.0.1 of the archive for clients with credentials of the cluster")
 	f.StringVar(&o.certFile, "tls-cert-file", "", "certificate of that address")
 	f.StringVar(&o.certKeyFile, "tls-private-key-file", "", "key of the certificate")
@@ -48,10 +51,8 @@ func NewLocal() *cobra.Command {
 	return cmd
 }
 
-// localAccessTime is for how long the console of the embedded cluster keeps what it has asked about users.
-const localAccessTime = time.Second
-
 func (o *localOptions) run(ctx context.Context) error {
+	ctrl.SetLogger(klog.Background())
 	config, err := clientConfig(o.kubeconfig)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (o *localOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(o.address)
+	host, port, err := net.SplitHostPort(o.settings.Server.BindAddress)
 	if err != nil {
 		return fmt.Errorf("reading the address: %w", err)
 	}
@@ -74,7 +75,7 @@ func (o *localOptions) run(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	kept, err := record(ctx, config, o.archive, store.Options{})
+	kept, err := record(ctx, config, &o.settings.Archive)
 	if err != nil {
 		return err
 	}
@@ -82,13 +83,13 @@ func (o *localOptions) run(ctx context.Context) error {
 	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
 		gate := server.NewKeyGate(key, "t9k local status", port, host, "localhost")
-		console := server.New(server.Options{Cache: cache, Where: o.cluster, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
+		console := server.New(server.Options{Cache: cache, Where: o.settings.ClusterName, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
 			API: kept.handler(callerMay), History: kept.history()})
 		mux := http.NewServeMux()
 		mux.Handle("/readyz", probes(cache.Settled(), kept.settled()))
 		mux.Handle("/", console)
-		endpoints := []endpoint{{what: "the console", address: o.address, handler: mux, end: console.Close}}
-		if history := kept.handler(clusterUsers(&access.Reviews{Client: client, TTL: localAccessTime})); history != nil {
+		endpoints := []endpoint{{what: "the console", address: o.settings.Server.BindAddress, handler: mux, end: console.Close}}
+		if history := kept.handler(clusterUsers(&access.Reviews{Client: client, TTL: o.settings.AccessCacheTime.Duration})); history != nil {
 			endpoints = append(endpoints, endpoint{what: "the archive", address: o.archiveAddress, cert: o.certFile, key: o.certKeyFile, clients: o.clientCAFile, handler: history})
 		}
 		return endpoints

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"tensorstack.dev/batch/internal/configuration"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/version"
 )
@@ -28,7 +31,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// endpoint is a handler at an address. It serves HTTPS if it has a certificate.
+// endpoint is a handler at an address. It serves HTTPS if it has a certificate, and a new one once the files have changed.
 type endpoint struct {
 	what, address, cert, key string
 	// clients is the file with the certificate authority of clients, whose certificates the handler may then trust; empty
@@ -49,10 +52,16 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 	}
 	defer cache.Wait()
 	defer stop()
-	all := endpoints(cache)
+	return serveAll(ctx, endpoints(cache))
+}
+
+// serveAll serves endpoints until ctx ends or one of them fails.
+func serveAll(ctx context.Context, all []endpoint) error {
 	ended := make(chan error, len(all))
+	var running sync.WaitGroup
+	defer running.Wait()
 	for _, e := range all {
-		if e.address == "" || e.address == "0" {
+		if !configuration.Serves(e.address) {
 			continue
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.address)
@@ -67,7 +76,7 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 				e.end()
 			}
 		}()
-		go func() { ended <- fmt.Errorf("serving %s: %w", e.what, e.on(web, listener)) }()
+		running.Go(func() { ended <- fmt.Errorf("serving %s: %w", e.what, e.on(ctx, web, listener)) })
 		klog.FromContext(ctx).Info("Serving", "what", e.what, "address", listener.Addr().String(), "tls", e.cert != "", "version", version.Version)
 	}
 	select {
@@ -78,18 +87,33 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 	}
 }
 
-func (e *endpoint) on(web *http.Server, listener net.Listener) error {
+// on serves the endpoint with a server that has its handler, until the server is closed or fails.
+func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listener) error {
+	if e.cert == "" {
+		return web.Serve(listener)
+	}
+	files, err := certwatcher.New(e.cert, e.key)
+	if err != nil {
+		return fmt.Errorf("reading the certificate: %w", err)
+	}
+	web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: files.GetCertificate}
 	if e.clients != "" {
 		authority, err := certutil.NewPool(e.clients)
 		if err != nil {
 			return fmt.Errorf("reading the certificate authority of clients: %w", err)
 		}
-		web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: authority, ClientAuth: tls.VerifyClientCertIfGiven}
+		web.TLSConfig.ClientCAs, web.TLSConfig.ClientAuth = authority, tls.VerifyClientCertIfGiven
 	}
-	if e.cert != "" {
-		return web.ServeTLS(listener, e.cert, e.key)
-	}
-	return web.Serve(listener)
+	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	watching.Go(func() {
+		if err := files.Start(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "A new certificate is not noticed", "what", e.what, "file", e.cert)
+		}
+	})
+	return web.ServeTLS(listener, "", "")
 }
 
 // probes serves /healthz, and /readyz, which succeeds once everything has settled. nil settles at once.

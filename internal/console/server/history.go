@@ -44,7 +44,7 @@ func (s *Server) handleHistory() {
 		s.handle(pattern, func(v *visit, w http.ResponseWriter, r *http.Request) {
 			if v.History == nil {
 				v.showMissing(w, r, http.StatusNotFound, missingPage{Title: "This console keeps no archive",
-					Text: "The t9k-console of an installation keeps the history of jobs if it is started with --archive, and so does the embedded cluster. t9k ui shows the archive of the console that T9K_CONSOLE names:",
+					Text: "The t9k-console of an installation keeps the history of jobs if its settings name an archive, and so does the embedded cluster. t9k ui shows the archive of the console that T9K_CONSOLE names:",
 					Help: "T9K_CONSOLE=https://console.example.org t9k ui"})
 				return
 			}
