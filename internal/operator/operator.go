@@ -32,6 +32,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/jobcontroller"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/metrics/guard"
 	"tensorstack.dev/batch/internal/queue"
 	"tensorstack.dev/batch/internal/tensorboard"
 	"tensorstack.dev/batch/internal/tensorboard/board"
@@ -259,7 +260,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		Scheme: scheme, Cache: cacheOptions,
 		// Without a certificate in CertDir, each operator makes one for itself.
 		Metrics: metricsserver.Options{BindAddress: o.settings.Metrics.BindAddress, SecureServing: true,
-			FilterProvider: guardMetrics},
+			FilterProvider: guard.New},
 		HealthProbeBindAddress:        "0", // package operator serves the probes
 		LeaderElection:                *o.settings.LeaderElection.Enabled,
 		LeaderElectionID:              "t9k-operator",

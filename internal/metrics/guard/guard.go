@@ -1,4 +1,6 @@
-package operator
+// Package guard keeps metrics for those who may read them: the API server says who sends a request, and whether they may
+// get the path. Start reading at New.
+package guard
 
 import (
 	"fmt"
@@ -27,10 +29,10 @@ const (
 	reviewTimeout     = 10 * time.Second
 )
 
-// guardMetrics returns a filter that asks the API server who sends a request and whether this user may make it. The
-// filter of controller-runtime answers an invalid token with 500, which looks like a fault of the operator. This one
-// answers with 401, as Kubernetes' own programs do.
-func guardMetrics(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+// New returns a filter that asks the API server who sends a request and whether this user may make it. The filter of
+// controller-runtime answers an invalid token with 500, which looks like a fault of the program. This one answers with
+// 401, as Kubernetes' own programs do.
+func New(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for token reviews: %w", err)

@@ -1,4 +1,4 @@
-package operator
+package guard
 
 import (
 	"encoding/json"
@@ -49,7 +49,7 @@ func reviewer(t *testing.T) *rest.Config {
 }
 
 func TestMetricsAreForTheirReadersAlone(t *testing.T) {
-	filter, err := guardMetrics(reviewer(t), http.DefaultClient)
+	filter, err := New(reviewer(t), http.DefaultClient)
 	if err != nil {
 		t.Fatal(err)
 	}
