@@ -15,7 +15,7 @@ import (
 //go:embed crd/*.yaml
 var CRDs embed.FS
 
-//go:embed operator/namespace.yaml rbac/role.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml users/*.yaml
+//go:embed operator/namespace.yaml rbac/role.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml console/role.yaml users/*.yaml
 var files embed.FS
 
 // Namespace is that of the operator.
@@ -109,6 +109,9 @@ func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 	}}
 	return []*unstructured.Unstructured{role, binding}, nil
 }
+
+// ConsoleClusterRole is what the console of an installation may do. What it needs to archive logs is apart.
+func ConsoleClusterRole() (*unstructured.Unstructured, error) { return read("console/role.yaml") }
 
 // OperatorRoles lists the roles of the operator: ClusterRoles and Roles in its namespace.
 func OperatorRoles() ([]*unstructured.Unstructured, error) {

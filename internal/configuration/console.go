@@ -27,6 +27,7 @@ func setConsoleDefaults(c *configv1alpha1.ConsoleConfiguration) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: configv1alpha1.GroupVersion, Kind: configv1alpha1.ConsoleConfigurationKind}
 	text(&c.Server.BindAddress, ":8080")
 	text(&c.Health.BindAddress, ":8081")
+	text(&c.Metrics.BindAddress, ":8443")
 	duration(&c.AccessCacheTime, 10*time.Second)
 	set(&c.Archive.MaxJobLogSize, resource.MustParse("4Mi"))
 	set(&c.Archive.MaxLogSize, resource.MustParse("1Gi"))
@@ -51,6 +52,7 @@ func validateConsole(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 		}
 	}
 	add(checkAddress(field.NewPath("health", "bindAddress"), c.Health.BindAddress))
+	add(checkAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress))
 	add(positive(field.NewPath("accessCacheTime"), c.AccessCacheTime))
 	archive := field.NewPath("archive")
 	add(positiveSize(archive.Child("maxJobLogSize"), c.Archive.MaxJobLogSize))

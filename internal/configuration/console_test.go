@@ -23,7 +23,7 @@ func TestErrorsOfTheConsoleNameTheFieldAndTheRemedy(t *testing.T) {
 		"other kind":       {operatorHeader, []string{`kind: Unsupported value: "OperatorConfiguration"`, `"ConsoleConfiguration"`}},
 		"unknown fields":   {consoleHeader + "url: a\narchive: {path: b}\n", []string{`unknown field "url"`, `unknown field "archive.path"`, "docs/reference/consoleconfiguration.md"}},
 		"repeated field":   {consoleHeader + "clusterName: a\nclusterName: b\n", []string{`"clusterName" already set`}},
-		"addresses":        {consoleHeader + "server: {bindAddress: '8080'}\nhealth: {bindAddress: ':99999'}\n", []string{"server.bindAddress: Invalid value", "health.bindAddress: Invalid value"}},
+		"addresses":        {consoleHeader + "server: {bindAddress: '8080'}\nhealth: {bindAddress: ':99999'}\nmetrics: {bindAddress: here}\n", []string{"server.bindAddress: Invalid value", "health.bindAddress: Invalid value", "metrics.bindAddress: Invalid value"}},
 		"server off":       {consoleHeader + "server: {bindAddress: '0'}\n", []string{`server.bindAddress: Invalid value: "0": must be HOST:PORT or :PORT`}},
 		"urls":             {consoleHeader + "server: {urls: ['https://a.example.org/', 'console.example.org', 'https://a.example.org/console', 'ftp://a.example.org']}\n", []string{`server.urls[1]: Invalid value: "console.example.org": must be an address such as https://console.example.org`, "server.urls[2]", "server.urls[3]"}},
 		"cache time":       {consoleHeader + "accessCacheTime: 0s\n", []string{`accessCacheTime: Invalid value: "0s": must be more than 0s`}},

@@ -45,7 +45,7 @@ func WithoutConsole() []string {
 
 // consoleBase is the console's standard settings. Its only user learns at once what they may do.
 func consoleBase(d Dir, c *Config) string {
-	return fmt.Sprintf(`{server: {bindAddress: "%s"}, health: {bindAddress: "0"}, clusterName: %q, accessCacheTime: 1s, archive: {address: %q}}`,
+	return fmt.Sprintf(`{server: {bindAddress: "%s"}, health: {bindAddress: "0"}, metrics: {bindAddress: "0"}, clusterName: %q, accessCacheTime: 1s, archive: {address: %q}}`,
 		c.loopback(Console), d.Name(), d.join("archive.db"))
 }
 

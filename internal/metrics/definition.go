@@ -1,4 +1,4 @@
-// Package metrics defines the metrics of the operator and of the scheduler: names, labels and buckets. It measures
+// Package metrics defines the metrics of the operator, the scheduler and the console: names, labels and buckets. It measures
 // nothing itself: the packages that observe something make their collectors from these definitions. The reference in
 // docs/reference/metrics.md is generated from All. Start reading at All.
 package metrics
@@ -27,6 +27,7 @@ type Program string
 const (
 	Operator  Program = "t9k-operator"
 	Scheduler Program = "t9k-scheduler"
+	Console   Program = "t9k-console"
 )
 
 // Label is a label of a metric.

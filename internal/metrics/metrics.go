@@ -9,12 +9,14 @@ const (
 var (
 	startBuckets  = []float64{1, 2, 5, 10, 30, minute, 5 * minute, 15 * minute, hour, 4 * hour, day}
 	finishBuckets = []float64{10, minute, 5 * minute, 15 * minute, hour, 4 * hour, 12 * hour, day, 3 * day, 7 * day, 30 * day}
+	pageBuckets   = []float64{0.005, 0.02, 0.1, 0.5, 2, 10}
 	roundBuckets  = []float64{0.001, 0.004, 0.016, 0.064, 0.25, 1, 4, 16}
 )
 
 var (
 	labelKind   = Label{"kind", "kind of job, for example GenericJob"}
 	labelQueue  = Label{"queue", "name of the queue"}
+	labelPage   = Label{"page", "jobs, job, logs, queues, nodes, submit, act (on several jobs), history, api (the JSON API), static, oidc (the sign-in) or other"}
 	labelAmount = Label{"resource", "name of the resource, for example cpu or nvidia.com/gpu"}
 )
 
@@ -117,6 +119,38 @@ var (
 	}
 )
 
+// The metrics of the console.
+var (
+	ConsoleRequests = Definition{
+		Name: "t9k_console_request_seconds", Type: Histogram, Program: Console,
+		Help:   "Duration of the requests that the console has answered. Streams of changes count only if they were refused.",
+		Labels: []Label{labelPage, {"code", "HTTP code of the answer"}}, Buckets: pageBuckets,
+	}
+	ConsoleViewers = Definition{
+		Name: "t9k_console_viewers", Type: Gauge, Program: Console,
+		Help: "Open pages that get their changes, and open logs.", Labels: []Label{labelPage},
+	}
+	ConsoleReviews = Definition{
+		Name: "t9k_console_reviews_total", Type: Counter, Program: Console,
+		Help: "Questions to the API server about users: who has a token, and what somebody may do.",
+		Labels: []Label{{"resource", "tokenreviews or subjectaccessreviews"},
+			{"result", "ok, throttled (429), refused (other 4xx), failed (5xx) or unanswered"}},
+	}
+	ConsoleArchiveWrites = Definition{
+		Name: "t9k_console_archive_writes_total", Type: Counter, Program: Console,
+		Help:   "Attempts to write to the archive. There is one at least every 5 seconds. A failed one is repeated.",
+		Labels: []Label{{"result", "ok or failed"}},
+	}
+	ConsoleArchiveLag = Definition{
+		Name: "t9k_console_archive_lag_seconds", Type: Gauge, Program: Console,
+		Help: "Time for which the oldest record has waited to be written to the archive; 0 if none waits.",
+	}
+	ConsoleArchiveSize = Definition{
+		Name: "t9k_console_archive_size_bytes", Type: Gauge, Program: Console,
+		Help: "Size of the database of the archive. It has no value if the database does not answer.",
+	}
+)
+
 // All returns the definitions of all metrics.
 func All() []Definition {
 	return []Definition{
@@ -124,5 +158,6 @@ func All() []Definition {
 		QueuePods, QueueAllocated, QueueQuota, QueuePendingGroups, QueueOldestPendingGroup,
 		APIWrites, ControllerWaiting, WebhookCertificateExpiry,
 		SchedulerRound, SchedulerAttempts, SchedulerEvictedPods, SchedulerGroupWait, SchedulerPlannerBusy,
+		ConsoleRequests, ConsoleViewers, ConsoleReviews, ConsoleArchiveWrites, ConsoleArchiveLag, ConsoleArchiveSize,
 	}
 }

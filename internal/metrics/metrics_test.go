@@ -22,7 +22,7 @@ func TestDefinitionsAreConsistent(t *testing.T) {
 			if (len(d.Buckets) > 0) != (d.Type == Histogram) || !slices.IsSorted(d.Buckets) {
 				t.Error("want ascending buckets for histograms only")
 			}
-			if strings.HasPrefix(d.Name, "t9k_scheduler_") != (d.Program == Scheduler) || d.Help == "" {
+			if strings.HasPrefix(d.Name, "t9k_scheduler_") != (d.Program == Scheduler) || strings.HasPrefix(d.Name, "t9k_console_") != (d.Program == Console) || d.Help == "" {
 				t.Errorf("the program is %q and the help %q", d.Program, d.Help)
 			}
 			if err := prometheus.NewRegistry().Register(map[Type]prometheus.Collector{Gauge: d.Gauge(), Counter: d.Counter(), Histogram: d.Histogram()}[d.Type]); err != nil {

@@ -16,11 +16,11 @@ const APIServer Program = "kube-apiserver"
 // Others returns the metrics of others that the alerts and dashboards use.
 func Others() []Other {
 	const runtime, clientGo, apiServer, scheduler = "controller-runtime", "client-go", "kube-apiserver", "kube-scheduler"
-	operator, both := []Program{Operator}, []Program{Operator, Scheduler}
+	operator, both, all := []Program{Operator}, []Program{Operator, Scheduler}, []Program{Operator, Scheduler, Console}
 	return []Other{
 		{"leader_election_master_status", "1 in the replica that leads, 0 in the others. The label `name` is the name of the Lease: t9k-operator or t9k-scheduler.", Gauge, clientGo, both},
-		{"process_resident_memory_bytes", "Memory that the process uses.", Gauge, "client_golang", both},
-		{"process_cpu_seconds_total", "CPU time that the process has used.", Counter, "client_golang", both},
+		{"process_resident_memory_bytes", "Memory that the process uses.", Gauge, "client_golang", all},
+		{"process_cpu_seconds_total", "CPU time that the process has used.", Counter, "client_golang", all},
 		{"controller_runtime_reconcile_total", "Passes of each controller, by result.", Counter, runtime, operator},
 		{"controller_runtime_reconcile_errors_total", "Passes of each controller that failed.", Counter, runtime, operator},
 		{"controller_runtime_reconcile_time_seconds", "Duration of the passes of each controller.", Histogram, runtime, operator},

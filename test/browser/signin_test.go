@@ -74,7 +74,7 @@ func (i *identities) console(address, client string) (c *console, end func()) {
 	i.Helper()
 	secret := filepath.Join(i.TempDir(), "secret")
 	i.Must(os.WriteFile(secret, []byte(clientSecret+"\n"), 0o600))
-	settings, err := local.ConsoleSettings(fmt.Sprintf(`{server: {bindAddress: %[1]q, urls: ["http://%[1]s"]}, health: {bindAddress: "0"}, accessCacheTime: 500ms,
+	settings, err := local.ConsoleSettings(fmt.Sprintf(`{server: {bindAddress: %[1]q, urls: ["http://%[1]s"]}, health: {bindAddress: "0"}, metrics: {bindAddress: "0"}, accessCacheTime: 500ms,
   signIn: {issuer: %[2]q, clientID: %[3]q, clientSecretFile: %[4]q, caFile: %[5]q}}`, address, i.issuer, client, secret, i.ca))
 	i.Must(err)
 	file := filepath.Join(i.TempDir(), "console.yaml")

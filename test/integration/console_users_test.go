@@ -54,7 +54,7 @@ func (w *world) prepareConsole(settings ...string) (args []string, address, prob
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"})
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "watch", Resource: "nodes"})
 	address, probes = freeAddress(w.T), freeAddress(w.T)
-	base := fmt.Sprintf("{server: {bindAddress: %q}, health: {bindAddress: %q}, accessCacheTime: 500ms}", address, probes)
+	base := fmt.Sprintf("{server: {bindAddress: %q}, health: {bindAddress: %q}, metrics: {bindAddress: \"0\"}, accessCacheTime: 500ms}", address, probes)
 	text, err := local.ConsoleSettings(append([]string{base}, settings...)...)
 	w.Must(err)
 	file := filepath.Join(w.TempDir(), "console.yaml")
@@ -66,6 +66,14 @@ func (w *world) prepareConsole(settings ...string) (args []string, address, prob
 func (w *world) startConsole(settings ...string) *installation {
 	w.Helper()
 	args, address, probes := w.prepareConsole(settings...)
+	w.runConsole(args)
+	w.Await("the console is ready", func() error { return consoleReady(probes) })
+	return &installation{w, "http://" + address}
+}
+
+// runConsole runs a console with some arguments until the test ends.
+func (w *world) runConsole(args []string) {
+	w.Helper()
 	cmd := consolecmd.New()
 	cmd.SetArgs(args)
 	ctx, stop := context.WithCancel(w.Context())
@@ -77,8 +85,6 @@ func (w *world) startConsole(settings ...string) *installation {
 			w.Error(err)
 		}
 	})
-	w.Await("the console is ready", func() error { return consoleReady(probes) })
-	return &installation{w, "http://" + address}
 }
 
 // consoleReady returns why a console is not ready.
@@ -87,11 +93,12 @@ func consoleReady(probes string) error {
 	if err != nil {
 		return err
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(answer.Status)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
 	}
-	return nil
+	return err
 }
 
 // person is a user with a bearer token, as a proxy before the console passes it on.

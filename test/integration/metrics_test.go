@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,9 +35,9 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestMetricsAreServedAsDocumented scrapes the operator and the scheduler of a cluster in which a job restarts, one
-// gang preempts another, and a third one waits. It verifies that they serve exactly the metrics of
-// docs/reference/metrics.md.
+// TestMetricsAreServedAsDocumented scrapes the operator, the scheduler and the console of a cluster in which a job
+// restarts, one gang preempts another, and a third one waits, while somebody looks. It verifies that they serve exactly
+// the metrics of docs/reference/metrics.md.
 func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -63,6 +64,8 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w.checkAccess(address, token, other, http.StatusUnauthorized)
 	w.checkAccess(scheduler.address, token, other, http.StatusForbidden) // kube-scheduler accepts no anonymous user
 	w.awaitWebhook()
+	console := w.watchedConsole()
+	w.checkAccess(console, token, other, http.StatusUnauthorized)
 
 	w.Create(jobs.New("restarts", jobs.Restarting(jobs.Role("w", 1, kubelet.Exit, "1", "0"), batch.RestartOnFailure, 3)))
 	w.Create(jobs.New("runs", jobs.Role("w", 2, kubelet.Run)))
@@ -81,7 +84,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	all := map[string]*dto.MetricFamily{}
 	w.Await("all metrics have the expected values", func() error {
 		all = map[string]*dto.MetricFamily{}
-		for _, from := range []string{address, scheduler.address} {
+		for _, from := range []string{address, scheduler.address, console} {
 			if err := scrapeInto(all, from, token); err != nil {
 				return err
 			}
@@ -113,6 +116,14 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 			{"t9k_scheduler_attempts_total", `result="bound"`, 2, 1e6},
 			{"t9k_scheduler_evicted_pods_total", `cause="preemption"`, 4, 8},
 			{"t9k_scheduler_group_wait_seconds", `queue="metrics-high"`, 1, 1},
+			{"t9k_console_request_seconds", `code="200",page="jobs"`, 1, 1},
+			{"t9k_console_request_seconds", `code="401",page="queues"`, 1, 1},
+			{"t9k_console_viewers", `page="jobs"`, 1, 1},
+			{"t9k_console_reviews_total", `resource="tokenreviews",result="ok"`, 2, 1e4}, // the forged token's, too
+			{"t9k_console_reviews_total", `resource="subjectaccessreviews",result="ok"`, 1, 1e4},
+			{"t9k_console_archive_writes_total", `result="ok"`, 1, 1e6},
+			{"t9k_console_archive_lag_seconds", "", 0, 60},
+			{"t9k_console_archive_size_bytes", "", 1e4, 1e9},
 		} {
 			if got, ok := valueOf(all, want.name, want.labels); !ok || got < want.least || got > want.most {
 				return fmt.Errorf("%s{%s} is %v (there: %t), want %v to %v", want.name, want.labels, got, ok, want.least, want.most)
@@ -123,7 +134,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	w.Must(err)
 	var documented, served []string
-	others := w.scrapes(map[string]string{"operator": address, "scheduler": scheduler.address}, token, string(page))
+	others := w.scrapes(map[string]string{"operator": address, "scheduler": scheduler.address, "console": console}, token, string(page))
 	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(string(page), -1) {
 		switch name := m[1]; {
 		case strings.HasPrefix(name, "t9k_"):
@@ -142,6 +153,21 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	if !slices.Equal(documented, served) {
 		t.Errorf("documented are\n%v\nand served\n%v", documented, served)
 	}
+}
+
+// watchedConsole starts a console with an archive and metrics. Somebody has its first page open, and somebody unknown is
+// refused. It returns the address of the metrics.
+func (w *world) watchedConsole() string {
+	w.Helper()
+	address := freeAddress(w.T)
+	i := w.startConsole(consoleArchive(filepath.Join(w.TempDir(), "archive.db")), "metrics: {bindAddress: '"+address+"'}")
+	viewer := w.person(i, "viewer", look...)
+	viewer.page("/")
+	viewer.listen("/")
+	if code, body := (&person{i, "nobody", "forged"}).call(http.MethodGet, "/queues", nil); code != http.StatusUnauthorized {
+		w.Errorf("a forged token: %d %s", code, body)
+	}
+	return address
 }
 
 // scrapes returns the names of the metrics that the programs at some addresses and the API server serve. It records

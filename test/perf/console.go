@@ -101,7 +101,7 @@ func (c *consoleBench) prepare(s *settings) error {
 	}
 	c.base = "http://" + address
 	began := time.Now()
-	settings, err := local.ConsoleSettings(fmt.Sprintf(`{server: {bindAddress: %q}, health: {bindAddress: "0"}}`, address))
+	settings, err := local.ConsoleSettings(fmt.Sprintf(`{server: {bindAddress: %q}, health: {bindAddress: "0"}, metrics: {bindAddress: "0"}}`, address))
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,12 @@ var healthy = map[string]string{
 	`t9k_queue_quota{queue="a",resource="cpu",instance="op-1"}`:            `10x800`,
 	`t9k_queue_quota{queue="full",resource="cpu",instance="op-1"}`:         `10x800`,
 	`t9k_queue_quota{queue="a",resource="nvidia.com/gpu",instance="op-1"}`: `0x800`,
+
+	`t9k_console_archive_writes_total{instance="co-0",result="ok"}`:     `0+30x800`,
+	`t9k_console_archive_writes_total{instance="co-0",result="failed"}`: `0+1x800`,
+	`t9k_console_archive_lag_seconds{instance="co-0"}`:                  `0 0 2 70 3x800`,
+	`t9k_console_archive_writes_total{instance="co-1",result="ok"}`:     `0+20x800`,
+	`t9k_console_archive_lag_seconds{instance="co-1"}`:                  `1x800`,
 }
 
 const gone = "" // the values of a series that does not exist
@@ -121,6 +127,12 @@ func TestAlerts(t *testing.T) {
 			`t9k_queue_oldest_pending_group_seconds{queue="a",instance="op-1"}`: `0+60x600`}, 241 + 10, `queue="a"`},
 		"T9kQueueFull": {map[string]string{
 			`t9k_queue_allocated{queue="a",resource="cpu",instance="op-1"}`: `9x9 10x800`}, 10 + 720, `queue="a"`},
+		"T9kArchiveCannotWrite": {map[string]string{
+			`t9k_console_archive_writes_total{instance="co-0",result="ok"}`:     `0+30x20 600x60`,
+			`t9k_console_archive_writes_total{instance="co-0",result="failed"}`: `0+12x80`,
+			`t9k_console_archive_lag_seconds{instance="co-0"}`:                  `0x20 0+60x60`}, 24 + 10, `instance="co-0"`},
+		"T9kArchiveLags": {map[string]string{
+			`t9k_console_archive_lag_seconds{instance="co-1"}`: `0x20 0+10x60`}, 28 + 10, `instance="co-1"`},
 	}
 	if names := slices.Sorted(maps.Keys(alerts(t))); !slices.Equal(names, slices.Sorted(maps.Keys(tests))) {
 		t.Errorf("the alerts are %v", names)
@@ -193,7 +205,7 @@ func evaluate(t *testing.T, series map[string]string, last int, each func(minute
 func groupsOf(t *testing.T, opts *rules.ManagerOptions) []*rules.Group {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(ruleDir, "*.yaml"))
-	if err != nil || len(files) != 2 {
+	if err != nil || len(files) != 3 {
 		t.Fatalf("the files of rules are %v (%v)", files, err)
 	}
 	groups, errs := rules.NewManager(opts).LoadGroups(interval, labels.EmptyLabels(), "", nil, false, files...)

@@ -135,7 +135,7 @@ func overlap(a, b panel) bool {
 }
 
 // TestDashboardsShowSomething runs each query of each panel against metrics that a test recorded from an operator, a
-// scheduler and an API server.
+// scheduler, a console and an API server.
 func TestDashboardsShowSomething(t *testing.T) {
 	documented := documentedMetrics(t)
 	storage := promqltest.LoadedStorage(t, recorded(t))
@@ -185,7 +185,7 @@ const samples = 90
 func recorded(t *testing.T) string {
 	t.Helper()
 	load := "load 1m\n"
-	for _, program := range []string{"operator", "scheduler", "apiserver"} {
+	for _, program := range []string{"operator", "scheduler", "console", "apiserver"} {
 		f, err := os.Open(filepath.Join("testdata", program+".txt"))
 		if err != nil {
 			t.Fatal(err)

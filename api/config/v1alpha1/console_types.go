@@ -20,6 +20,9 @@ type ConsoleConfiguration struct {
 	// Health is the server of /healthz and /readyz.
 	// +optional
 	Health Health `json:"health,omitzero"`
+	// Metrics is the server of /metrics.
+	// +optional
+	Metrics Metrics `json:"metrics,omitzero"`
 	// ClusterName is the name of the cluster on all pages.
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`

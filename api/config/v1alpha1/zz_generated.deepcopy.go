@@ -40,6 +40,7 @@ func (in *ConsoleConfiguration) DeepCopyInto(out *ConsoleConfiguration) {
 	out.TypeMeta = in.TypeMeta
 	in.Server.DeepCopyInto(&out.Server)
 	out.Health = in.Health
+	out.Metrics = in.Metrics
 	if in.AccessCacheTime != nil {
 		in, out := &in.AccessCacheTime, &out.AccessCacheTime
 		*out = new(v1.Duration)

@@ -173,6 +173,7 @@ spec:
 {{/* The console's configuration file. What other values decide replaces the same fields of console.config. */}}
 {{- define "t9k-batch.consoleConfig" -}}
 {{- $own := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "ConsoleConfiguration" }}
+{{- $_ := set $own "metrics" (dict "bindAddress" (ternary (printf ":%d" (int .Values.metrics.port)) "0" .Values.metrics.enabled)) }}
 {{- with .Values.console }}
 {{- $server := dict }}
 {{- if .tlsSecret }}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/archive/store"
 	"tensorstack.dev/batch/internal/kinds"
+	"tensorstack.dev/batch/internal/metrics"
 )
 
 // Options are what a recorder needs.
@@ -45,6 +47,9 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	pending store.Batch
+	// waiting is since when the oldest pending record waits, and writing since when that of the batch that is being written
+	// has waited; zero if there is none.
+	waiting, writing time.Time
 	// room is signalled when the pending batch has been taken.
 	room *sync.Cond
 	// more tells the writer that something is pending.
@@ -60,6 +65,7 @@ type Recorder struct {
 
 	settled <-chan struct{}
 	running sync.WaitGroup
+	writes  *prometheus.CounterVec
 }
 
 // attempt is what is remembered of the record of a pod that exists, and the namespace of the pod.
@@ -71,7 +77,7 @@ type attempt struct {
 // Start begins to record, once the API server answers. It fails if the archive cannot be read or is that of another
 // cluster. Wait waits for the end, after that of ctx.
 func Start(ctx context.Context, o Options) (*Recorder, error) {
-	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*attempt{}}
+	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*attempt{}, writes: metrics.ConsoleArchiveWrites.Counter()}
 	r.room = sync.NewCond(&r.mu)
 	var err error
 	if r.objects, err = dynamic.NewForConfig(o.Config); err != nil {
@@ -139,6 +145,9 @@ func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 		r.room.Wait()
 	}
 	f(&r.pending)
+	if r.waiting.IsZero() && r.pending.Size() > 0 {
+		r.waiting = time.Now()
+	}
 	r.mu.Unlock()
 	select {
 	case r.more <- struct{}{}:
@@ -170,6 +179,7 @@ func (r *Recorder) write(ctx context.Context) {
 		for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 			err := r.flush(ctx, batch)
 			if err == nil || ctx.Err() != nil {
+				r.written()
 				break
 			}
 			klog.FromContext(ctx).Error(err, "Cannot write to the archive", "records", batch.Size(), "retryAfter", delay)
@@ -186,7 +196,10 @@ func (r *Recorder) take() *store.Batch {
 	defer r.mu.Unlock()
 	batch := r.pending
 	batch.At = time.Now()
-	r.pending = store.Batch{}
+	if r.writing = r.waiting; r.writing.IsZero() {
+		r.writing = batch.At // a sign of life waits, too
+	}
+	r.pending, r.waiting = store.Batch{}, time.Time{}
 	r.room.Broadcast()
 	return &batch
 }
@@ -195,7 +208,13 @@ func (r *Recorder) take() *store.Batch {
 func (r *Recorder) flush(ctx context.Context, batch *store.Batch) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(lastTime, time.Duration(batch.Size())*10*time.Millisecond))
 	defer stop()
-	return r.Store.Write(ctx, batch)
+	err := r.Store.Write(ctx, batch)
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	r.writes.WithLabelValues(result).Inc()
+	return err
 }
 
 // job records a job. gone is true if it has just been deleted.

@@ -94,6 +94,19 @@ func (s *Store) Claim(ctx context.Context, uid string) error {
 	return nil
 }
 
+// Size returns the size of the database in bytes.
+func (s *Store) Size(ctx context.Context) (int64, error) {
+	query := `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`
+	if s.postgres {
+		query = `SELECT pg_database_size(current_database())`
+	}
+	var size int64
+	if err := s.db.QueryRowContext(ctx, query).Scan(&size); err != nil {
+		return 0, fmt.Errorf("asking for the size of the archive: %w", err)
+	}
+	return size, nil
+}
+
 // private creates a file that only its owner can read, if there is none. SQLite gives its further files the same mode.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -71,6 +71,31 @@ func attempt(uid, of string, version int64, change func(*archive.Attempt)) *arch
 	return a
 }
 
+func TestSizeGrowsWithWhatIsKept(t *testing.T) {
+	onBoth(t, func(t *testing.T, address string) {
+		s := open(t, address, Options{})
+		size := func() int64 {
+			t.Helper()
+			n, err := s.Size(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := size()
+		write(t, s, &Batch{Jobs: []*archive.Job{job("big", 1, func(j *archive.Job) {
+			text := make([]byte, 1<<20)
+			for i := range text {
+				text[i] = 'a' + byte(i*i%23)
+			}
+			j.Object = text
+		})}})
+		if after := size(); before <= 0 || after <= before {
+			t.Errorf("the size is %d, and %d with a large job", before, after)
+		}
+	})
+}
+
 func get(t *testing.T, s *Store, uid string) *archive.Job {
 	t.Helper()
 	j, err := s.Job(t.Context(), uid)

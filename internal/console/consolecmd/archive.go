@@ -3,9 +3,11 @@ package consolecmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,6 +61,17 @@ func (k *kept) history() func(*server.Caller) (server.History, error) {
 	return func(c *server.Caller) (server.History, error) {
 		return web.NewReader(k.store, web.Self{Objects: c.Objects}), nil
 	}
+}
+
+// collect adds the metrics of the archive to a registry.
+func (k *kept) collect(registry *prometheus.Registry) error {
+	if k.recorder == nil {
+		return nil
+	}
+	if err := registry.Register(k.recorder); err != nil {
+		return fmt.Errorf("registering the metrics of the archive: %w", err)
+	}
+	return nil
 }
 
 // settled is closed once the archive knows everything that exists; nil if there is none.

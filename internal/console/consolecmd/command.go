@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -83,7 +84,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	admission, err := o.admission(config)
+	m := newMeters()
+	admission, err := o.admission(config, m)
 	if err != nil {
 		return err
 	}
@@ -95,20 +97,49 @@ func (o *options) run(ctx context.Context) error {
 	}
 	defer kept.close(ctx)
 	defer stop() // a server that fails ends the recording too
+	metrics, err := o.metrics(config, m, kept)
+	if err != nil {
+		return err
+	}
+	review, err := o.reviewPermissions(config)
+	if err != nil {
+		return err
+	}
+	var reviewing sync.WaitGroup
+	reviewing.Go(func() { review.Run(ctx) })
+	defer reviewing.Wait()
+	defer stop()
 	s := o.settings
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
 		console := server.New(server.Options{Cache: cache, Where: s.ClusterName, Admission: admission, API: kept.handler(callerMay), History: kept.history()})
-		pages := endpoint{what: "the console", address: s.Server.BindAddress, handler: console, end: console.Close}
+		pages := endpoint{what: "the console", address: s.Server.BindAddress, handler: m.measured(console), end: console.Close}
 		if dir := s.Server.CertDir; dir != "" {
 			pages.cert, pages.key = filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey)
 		}
-		return []endpoint{pages, {what: "/healthz and /readyz", address: s.Health.BindAddress, handler: probes(cache.Settled(), kept.settled())}}
+		ready := probes(settled(cache.Settled(), kept.settled()), review.Problem)
+		return []endpoint{pages, metrics, {what: "/healthz and /readyz", address: s.Health.BindAddress, handler: ready}}
 	})
 }
 
+// metrics returns the server of the metrics.
+func (o *options) metrics(config *rest.Config, m *meters, kept *kept) (endpoint, error) {
+	e := endpoint{what: "/metrics", address: o.settings.Metrics.BindAddress}
+	if !configuration.Serves(e.address) {
+		return e, nil
+	}
+	err := kept.collect(m.registry)
+	if err == nil {
+		e.handler, err = m.handler(config)
+	}
+	if err == nil {
+		e.own, err = selfSigned()
+	}
+	return e, err
+}
+
 // admission returns what admits browsers.
-func (o *options) admission(config *rest.Config) (*access.Admission, error) {
-	core, err := kubernetes.NewForConfig(config)
+func (o *options) admission(config *rest.Config, m *meters) (*access.Admission, error) {
+	core, err := kubernetes.NewForConfig(m.countReviews(config))
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}

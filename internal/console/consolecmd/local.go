@@ -86,7 +86,7 @@ func (o *localOptions) run(ctx context.Context) error {
 		console := server.New(server.Options{Cache: cache, Where: o.settings.ClusterName, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
 			API: kept.handler(callerMay), History: kept.history()})
 		mux := http.NewServeMux()
-		mux.Handle("/readyz", probes(cache.Settled(), kept.settled()))
+		mux.Handle("/readyz", probes(settled(cache.Settled(), kept.settled())))
 		mux.Handle("/", console)
 		endpoints := []endpoint{{what: "the console", address: o.settings.Server.BindAddress, handler: mux, end: console.Close}}
 		if history := kept.handler(clusterUsers(&access.Reviews{Client: client, TTL: o.settings.AccessCacheTime.Duration})); history != nil {

@@ -3,6 +3,7 @@ package consolecmd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -38,6 +39,8 @@ type endpoint struct {
 	// for none.
 	clients string
 	handler http.Handler
+	// own is a certificate in memory; nil for none.
+	own *tls.Certificate
 	// end ends what the handler has begun; nil for nothing.
 	end func()
 }
@@ -77,7 +80,7 @@ func serveAll(ctx context.Context, all []endpoint) error {
 			}
 		}()
 		running.Go(func() { ended <- fmt.Errorf("serving %s: %w", e.what, e.on(ctx, web, listener)) })
-		klog.FromContext(ctx).Info("Serving", "what", e.what, "address", listener.Addr().String(), "tls", e.cert != "", "version", version.Version)
+		klog.FromContext(ctx).Info("Serving", "what", e.what, "address", listener.Addr().String(), "tls", e.cert != "" || e.own != nil, "version", version.Version)
 	}
 	select {
 	case <-ctx.Done():
@@ -89,7 +92,11 @@ func serveAll(ctx context.Context, all []endpoint) error {
 
 // on serves the endpoint with a server that has its handler, until the server is closed or fails.
 func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listener) error {
-	if e.cert == "" {
+	switch {
+	case e.own != nil:
+		web.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*e.own}}
+		return web.ServeTLS(listener, "", "")
+	case e.cert == "":
 		return web.Serve(listener)
 	}
 	files, err := certwatcher.New(e.cert, e.key)
@@ -116,22 +123,36 @@ func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listen
 	return web.ServeTLS(listener, "", "")
 }
 
-// probes serves /healthz, and /readyz, which succeeds once everything has settled. nil settles at once.
-func probes(settled ...<-chan struct{}) http.Handler {
+// probes serves /healthz, and /readyz, which succeeds if every check does.
+func probes(checks ...func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		for _, s := range settled {
-			select {
-			case <-s:
-			default:
-				if s != nil {
-					http.Error(w, "the caches have not synced with the API server yet", http.StatusServiceUnavailable)
-					return
-				}
-			}
+		var problems []error
+		for _, check := range checks {
+			problems = append(problems, check())
+		}
+		if err := errors.Join(problems...); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
 		}
 		_, _ = fmt.Fprint(w, "ok")
 	})
 	return mux
+}
+
+// settled returns a check that succeeds once everything has settled. nil settles at once.
+func settled(all ...<-chan struct{}) func() error {
+	return func() error {
+		for _, s := range all {
+			select {
+			case <-s:
+			default:
+				if s != nil {
+					return errors.New("the caches have not synced with the API server yet")
+				}
+			}
+		}
+		return nil
+	}
 }

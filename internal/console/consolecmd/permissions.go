@@ -1,0 +1,40 @@
+package consolecmd
+
+import (
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/permissions"
+)
+
+// mend says what to do about missing permissions.
+const mend = "grant its ServiceAccount the roles of config/console again, for example by upgrading the installation"
+
+// reviewPermissions returns the review of what the console needs. Without the right to read logs it works, with an archive
+// that has none.
+func (o *options) reviewPermissions(client *rest.Config) (*permissions.Review, error) {
+	reviews, err := authorizationclient.NewForConfig(client)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the review of permissions: %w", err)
+	}
+	object, err := config.ConsoleClusterRole()
+	if err != nil {
+		return nil, fmt.Errorf("reading the console's role: %w", err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+		return nil, fmt.Errorf("reading the console's role: %w", err)
+	}
+	review := &permissions.Review{Program: "the console", Mend: mend, Client: reviews.SelfSubjectAccessReviews()}
+	for _, rule := range role.Rules {
+		review.Needed = append(review.Needed, permissions.Of(rule, "", func(resource string) bool {
+			return resource == "namespaces" && o.settings.Archive.Address == "" // whose UID the archive bears
+		})...)
+	}
+	return review, nil
+}
