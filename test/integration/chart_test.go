@@ -12,7 +12,6 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,9 +38,9 @@ func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
 	w := &world{&namespace.Test{T: t, Plane: p, Namespace: config.Namespace}}
 	w.Must(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}))
-	for kind, group := range map[string]string{"ServiceMonitor": "monitoring.coreos.com", "PrometheusRule": "monitoring.coreos.com",
-		"Certificate": "cert-manager.io", "Issuer": "cert-manager.io"} {
-		w.Must(w.Client.Create(t.Context(), crdOfOthers(kind, group)))
+	others := crdsOfOthers(t)
+	for _, crd := range others {
+		w.Must(w.Client.Create(t.Context(), crd))
 	}
 	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
 
@@ -55,6 +54,9 @@ func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 			for _, o := range renderedObjects(t, file) {
 				if err := w.applyRendered(o, client.DryRunAll); err != nil {
 					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+				if crd := others[o.GetKind()]; crd != nil {
+					checkDeprecation(t, o.GetKind(), schemaOf(t, crd, o.GroupVersionKind().Version), o.Object)
 				}
 			}
 		})
@@ -73,22 +75,6 @@ func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 			}
 		}
 	})
-}
-
-// crdOfOthers returns a CRD for a kind of another project. Its objects may have any content.
-func crdOfOthers(kind, group string) *apiextensionsv1.CustomResourceDefinition {
-	plural, keep := strings.ToLower(kind)+"s", true
-	version := "v1"
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object",
-					XPreserveUnknownFields: &keep}}}},
-		},
-	}
 }
 
 // renderedObjects returns the objects in a file of a rendered chart.

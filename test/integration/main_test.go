@@ -47,7 +47,7 @@ var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
 			// Clusters may require that controllers have the right to block the deletion of an owner.
 			local.APIServer: {"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
 			local.ControllerManager: {"--controllers=garbage-collector-controller,namespace-controller,resourcequota-controller," +
-				"serviceaccount-controller,root-ca-certificate-publisher-controller"},
+				"serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller"},
 		},
 	})
 	if err != nil {

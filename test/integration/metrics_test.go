@@ -25,6 +25,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -45,7 +46,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "podgroups"})
 	w.revoke("tensorboards") // a controller waits
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: tensorboard.GroupVersion.Group, Resource: "tensorboards"})
-	token, other := w.metricsToken("reader", "t9k-metrics-reader"), w.metricsToken("other", "")
+	token, other := w.prometheusToken(), w.metricsToken("other", "")
 	address := freeAddress(t)
 	hook := freeAddress(t)
 	w.pointWebhook(hook)
@@ -218,6 +219,42 @@ func (w *world) checkAccess(address, token, other string, anonymous int) {
 	}
 }
 
+// prometheusToken returns the token that the chart has Prometheus send, once its user may read metrics.
+func (w *world) prometheusToken() string {
+	w.Helper()
+	const name = "t9k-metrics-reader"
+	for _, o := range renderedObjects(w.T, filepath.Join(renderedCharts, "monitoring.golden.yaml")) {
+		if o.GetName() == name {
+			w.Must(w.applyRendered(o))
+			w.deleteLater(o)
+		}
+	}
+	w.awaitMetricsRight("system:serviceaccount:" + config.Namespace + ":" + name)
+	secret := &corev1.Secret{}
+	w.Await("the Secret has a token", func() error {
+		w.Must(w.Client.Get(w.Context(), types.NamespacedName{Namespace: config.Namespace, Name: name}, secret))
+		if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	return string(secret.Data[corev1.ServiceAccountTokenKey])
+}
+
+// awaitMetricsRight waits until a user may read metrics.
+func (w *world) awaitMetricsRight(user string) {
+	w.Helper()
+	w.Await("the role is in force", func() error {
+		review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{User: user,
+			NonResourceAttributes: &authorization.NonResourceAttributes{Path: "/metrics", Verb: "get"}}}
+		w.Must(w.Client.Create(w.Context(), review))
+		if !review.Status.Allowed {
+			return fmt.Errorf("it is not: %s", review.Status.Reason)
+		}
+		return nil
+	})
+}
+
 // metricsToken returns a token of a new ServiceAccount. If role is not empty, the ServiceAccount has this
 // ClusterRole.
 func (w *world) metricsToken(name, role string) string {
@@ -229,16 +266,7 @@ func (w *world) metricsToken(name, role string) string {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: name}}}
 		w.Must(w.Client.Create(w.Context(), b))
 		w.deleteLater(b)
-		w.Await("the role is in force", func() error {
-			review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
-				User:                  "system:serviceaccount:" + w.Namespace + ":" + name,
-				NonResourceAttributes: &authorization.NonResourceAttributes{Path: "/metrics", Verb: "get"}}}
-			w.Must(w.Client.Create(w.Context(), review))
-			if !review.Status.Allowed {
-				return fmt.Errorf("it is not: %s", review.Status.Reason)
-			}
-			return nil
-		})
+		w.awaitMetricsRight("system:serviceaccount:" + w.Namespace + ":" + name)
 	}
 	request, err := w.Core.CoreV1().ServiceAccounts(w.Namespace).CreateToken(w.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
 	w.Must(err)
