@@ -19,9 +19,7 @@ import (
 // nothing panics, that no object is changed, that every fault has a line of the manifest and a message, that a job
 // without faults is converted, and that checks with and without line numbers return the same faults.
 func FuzzCheck(f *testing.F) {
-	for _, dir := range []string{"../../examples", "../kinds/testdata", "../convert/testdata"} {
-		addManifests(f, dir)
-	}
+	addManifests(f, "../..")
 	checker := &Checker{Namespace: "default", Limits: kinds.Limits{}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		docs, faults, err := Read("m.yaml", bytes.NewReader(data))
@@ -70,10 +68,14 @@ func equal(t *testing.T, a, b *unstructured.Unstructured) bool {
 	return bytes.Equal(left, right)
 }
 
-func addManifests(f *testing.F, dir string) {
+// addManifests adds all manifests below a directory, but for those that builds write.
+func addManifests(f *testing.F, root string) {
 	f.Helper()
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".yaml") {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains([]string{".git", "bin", "dist"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".yaml") && !strings.HasSuffix(path, ".yml") {
 			return err
 		}
 		data, err := os.ReadFile(path)
