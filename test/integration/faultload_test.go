@@ -10,11 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
+	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/test/kit/apiproxy"
 	"tensorstack.dev/batch/test/kit/history"
 	"tensorstack.dev/batch/test/kit/jobs"
@@ -28,16 +31,19 @@ var (
 )
 
 const (
-	// loadJobs is the number of jobs of a load that restart, and loadReplicas that of the replicas of each.
+	// loadJobs is the number of GenericJobs of a load that restart, and loadReplicas that of the replicas of each.
 	loadJobs, loadReplicas = 4, 5
-	// loadPods is the number of pods that these jobs need: each replica fails three times.
-	loadPods = loadJobs * loadReplicas * 4
+	// loadWorkers is the number of workers of each training job of a load.
+	loadWorkers = 2
+	// loadPods is the number of pods that these jobs need: each replica of a GenericJob fails three times, and so does the
+	// master of each of the two training jobs, while its workers run.
+	loadPods = loadJobs*loadReplicas*4 + 2*(4+loadWorkers)
 	// loadRuns is the number of replicas of the job that runs throughout.
 	loadRuns = 3
 )
 
-// load is what an operator has to do while something fails: jobs that restart and end, with Services and PodGroups,
-// and a job that runs throughout and must not be touched.
+// load is what an operator has to do while something fails: jobs of all kinds that restart and end, with Services and
+// PodGroups, and a job that runs throughout and must not be touched.
 type load struct {
 	*world
 	proxy   *apiproxy.Proxy
@@ -45,6 +51,69 @@ type load struct {
 	began   time.Time
 	runs    map[string]types.UID // the pods of the job that runs
 	all     []*batch.GenericJob
+	// training are the training jobs, by the name of their masters.
+	training map[string]client.Object
+}
+
+// stormyTraining returns training jobs whose master fails as often as the limit allows, and then succeeds, by the name of
+// the master. If the operator loses a restart, the count is too low; if it counts one twice, the job fails.
+func stormyTraining() map[string]client.Object {
+	replicas := func(name, container string, n int32, command ...string) batch.TrainingReplicaSpec {
+		role := jobs.Role(name, n, command...)
+		role.Template.Spec.Containers[0].Name = container
+		return batch.TrainingReplicaSpec{Type: name, Replicas: role.Replicas, Template: role.Template}
+	}
+	spec := batch.TrainingSpec{RunPolicy: &batch.RunPolicy{BackoffLimit: new(int32(3))},
+		Scheduler: &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}}
+	torch := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: batch.PyTorchTrainingJobSpec{TrainingSpec: *spec.DeepCopy(), ReplicaSpecs: []batch.PyTorchReplicaSpec{
+		{TrainingReplicaSpec: replicas("master", "pytorch", 1, kubelet.Exit, "1", "1", "1", "0")}, {TrainingReplicaSpec: replicas("worker", "pytorch", loadWorkers, kubelet.Run)}}}}
+	tensorflow := &batch.TensorFlowTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "tf"}, Spec: batch.TensorFlowTrainingJobSpec{TrainingSpec: *spec.DeepCopy(), ReplicaSpecs: []batch.TrainingReplicaSpec{
+		replicas("chief", "tensorflow", 1, kubelet.Exit, "1", "1", "1", "0"), replicas("worker", "tensorflow", loadWorkers, kubelet.Run)}}}
+	return map[string]client.Object{"torch-master-0": torch, "tf-chief-0": tensorflow}
+}
+
+// checkTraining waits for the end of a training job and checks its counts.
+func (l *load) checkTraining(master string, job client.Object) {
+	l.Helper()
+	l.Await("job "+job.GetName()+" has succeeded", func() error {
+		if err := l.Get(job.GetName(), job); err != nil {
+			return err
+		}
+		if s := jobs.StatusOf(job); s.Phase != batch.JobSucceeded {
+			return fmt.Errorf("it is %q, with the conditions %+v", s.Phase, s.Conditions)
+		}
+		return nil
+	})
+	if n := jobs.StatusOf(job).Restarts; n != 3 {
+		l.Errorf("%s has had %d incidents, want 3", job.GetName(), n)
+	}
+	want := map[string]int32{master: 3}
+	for rank := range loadWorkers {
+		want[fmt.Sprintf("%s-worker-%d", job.GetName(), rank)] = 0
+	}
+	for name, restarts := range want {
+		if r := jobs.Replica(job, name); r.RestartCount != restarts || r.Attempt != restarts {
+			l.Errorf("%s was restarted %d times, in attempt %d, want %d", name, r.RestartCount, r.Attempt, restarts)
+		}
+	}
+}
+
+// created returns the number of pods that were created for the jobs that restart.
+func (l *load) created() int {
+	l.Helper()
+	n := 0
+	for _, job := range l.all {
+		for rank := range loadReplicas {
+			n += len(l.history.Attempts(fmt.Sprintf("%s-w-%d", job.Name, rank)))
+		}
+	}
+	for master, job := range l.training {
+		n += len(l.history.Attempts(master))
+		for rank := range loadWorkers {
+			n += len(l.history.Attempts(fmt.Sprintf("%s-worker-%d", job.GetName(), rank)))
+		}
+	}
+	return n
 }
 
 // requireFaults ends the test unless the fault suite is to run.
@@ -84,6 +153,10 @@ func (l *load) begin() {
 	for i := range loadJobs {
 		l.all = append(l.all, stormy(fmt.Sprintf("job-%d", i), loadReplicas))
 		l.Create(l.all[i])
+	}
+	l.training = stormyTraining()
+	for _, job := range l.training {
+		l.Create(job)
 	}
 	l.Await("a pod of a job that restarts is there", func() error {
 		if len(l.pods()) <= loadRuns {
@@ -126,14 +199,12 @@ func (l *load) finish() time.Duration {
 	for _, job := range l.all {
 		l.checkStormy(job)
 	}
+	for master, job := range l.training {
+		l.checkTraining(master, job)
+	}
 	took := time.Since(l.began)
 	l.settle()
-	created := 0
-	for _, job := range l.all {
-		for rank := range loadReplicas {
-			created += len(l.history.Attempts(fmt.Sprintf("%s-w-%d", job.Name, rank)))
-		}
-	}
+	created := l.created()
 	l.Logf("%d pods created, %d needed; the jobs took %s", created, loadPods, took.Round(10*time.Millisecond))
 	if created != loadPods {
 		l.Errorf("%d pods were created, and %d were needed", created, loadPods)
@@ -155,29 +226,18 @@ func (l *load) finish() time.Duration {
 func (l *load) checkNothingLeft() {
 	l.Helper()
 	in := client.InNamespace(l.Namespace)
-	l.Must(l.Client.DeleteAllOf(l.Context(), &batch.GenericJob{}, in))
+	made := []client.ObjectList{&corev1.PodList{}, &corev1.ServiceList{}, &scheduling.PodGroupList{}}
+	for _, k := range kinds.All {
+		l.Must(l.Client.DeleteAllOf(l.Context(), k.New().(client.Object), in))
+		made = append(made, jobs.ListOf(k))
+	}
 	l.Await("nothing of the jobs is left", func() error {
-		for _, list := range []client.ObjectList{&batch.GenericJobList{}, &corev1.PodList{}, &corev1.ServiceList{}, &scheduling.PodGroupList{}} {
+		for _, list := range made {
 			if err := l.Client.List(l.Context(), list, in); err != nil {
 				return err
 			}
-			switch list := list.(type) {
-			case *batch.GenericJobList:
-				if n := len(list.Items); n > 0 {
-					return fmt.Errorf("%d jobs are", n)
-				}
-			case *corev1.PodList:
-				if n := len(list.Items); n > 0 {
-					return fmt.Errorf("%d pods are, among them %s", n, list.Items[0].Name)
-				}
-			case *corev1.ServiceList:
-				if n := len(list.Items); n > 0 {
-					return fmt.Errorf("%d Services are", n)
-				}
-			case *scheduling.PodGroupList:
-				if n := len(list.Items); n > 0 {
-					return fmt.Errorf("%d PodGroups are", n)
-				}
+			if n := meta.LenList(list); n > 0 {
+				return fmt.Errorf("%d are of the %T", n, list)
 			}
 		}
 		return nil

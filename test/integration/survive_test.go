@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/namespace"
 	"tensorstack.dev/batch/test/kit/plane"
+	"tensorstack.dev/batch/test/kit/slowetcd"
 )
 
 // The tests of this file and of wrongclocks_test.go and foreign_test.go are those of the table in docs/reliability.md.
@@ -106,7 +106,7 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 // TestJobsSurviveSlowEtcd delays every request to etcd by 200 ms, as an overloaded disk does.
 func TestJobsSurviveSlowEtcd(t *testing.T) {
 	l := newLoad(t)
-	l.slowEtcd(100 * time.Millisecond)
+	slowetcd.Start(l.Test, 100*time.Millisecond)
 	startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
 	l.begin()
@@ -116,79 +116,37 @@ func TestJobsSurviveSlowEtcd(t *testing.T) {
 // TestJobsSurviveFailingWrites lets 5 % of the operator's writes fail: as conflicts, as too many, by an internal error,
 // without an answer after they were made, and before they arrive.
 func TestJobsSurviveFailingWrites(t *testing.T) {
-	const percent = 5
 	l := newLoad(t)
-	faults := []struct {
-		name string
-		fate apiproxy.Fate
-	}{
-		{"409", apiproxy.Fate{Code: http.StatusConflict}}, {"429", apiproxy.Fate{Code: http.StatusTooManyRequests}},
-		{"500", apiproxy.Fate{Code: http.StatusInternalServerError}}, {"made but unanswered", apiproxy.Fate{Unanswered: true}},
-		{"lost", apiproxy.Fate{Lost: true}},
-	}
-	random := rand.New(rand.NewPCG(5, 6))
-	writes, failed := 0, map[string]int{}
-	l.proxy.Decide(func(r *http.Request) apiproxy.Fate {
-		if !apiproxy.IsWrite(r) {
-			return apiproxy.Fate{}
-		}
-		if writes++; random.IntN(100) >= percent {
-			return apiproxy.Fate{}
-		}
-		f := faults[random.IntN(len(faults))]
-		failed[f.name]++
-		return f.fate
-	})
+	counts := l.proxy.FailWrites(5)
 	startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
 	l.begin()
 	l.finish()
-	l.proxy.Do(func() { l.Logf("of %d writes failed %v", writes, failed) })
+	writes, failed := counts()
+	l.Logf("of %d writes failed %v", writes, failed)
 }
 
 // TestJobsSurviveLostWatches ends all watches of the operator again and again. Every other time the API server no longer
 // has what they missed, so that the operator must list everything.
 func TestJobsSurviveLostWatches(t *testing.T) {
 	l := newLoad(t)
-	refused, broken := 0, 0
-	var kept map[string]bool // the resources whose next watch the API server can continue; nil: all
-	l.proxy.Decide(func(r *http.Request) apiproxy.Fate {
-		if !apiproxy.IsWatch(r) || kept == nil || kept[r.URL.Path] {
-			return apiproxy.Fate{}
-		}
-		kept[r.URL.Path] = true
-		refused++
-		return apiproxy.Fate{Code: http.StatusGone}
-	})
 	startOperator(t, l.proxy.Kubeconfig)
 	l.settleIn()
-	stop := every(t, 300*time.Millisecond, func() {
-		n := l.proxy.BreakWatches()
-		l.proxy.Do(func() {
-			broken += n
-			if kept == nil {
-				kept = map[string]bool{}
-			} else {
-				kept = nil
-			}
-		})
-	})
+	lost := l.proxy.LoseWatches(t, 300*time.Millisecond)
 	l.begin()
 	for _, job := range l.all {
 		l.awaitPhase(job.Name, batch.JobSucceeded)
 	}
-	l.Await("watches were ended and refused", func() (err error) {
-		l.proxy.Do(func() {
-			if broken == 0 || refused == 0 {
-				err = fmt.Errorf("%d were ended, and %d were refused", broken, refused)
-			}
-		})
-		return err
+	l.Await("watches were ended and refused", func() error {
+		if ended, refused := lost.Counts(); ended == 0 || refused == 0 {
+			return fmt.Errorf("%d were ended, and %d were refused", ended, refused)
+		}
+		return nil
 	})
-	stop()
-	l.proxy.Do(func() { kept = nil })
+	lost.Stop()
 	l.finish()
-	l.proxy.Do(func() { l.Logf("%d watches were ended, and %d were answered with 410", broken, refused) })
+	ended, refused := lost.Counts()
+	l.Logf("%d watches were ended, and %d were answered with 410", ended, refused)
 }
 
 // TestJobsSurviveFullDisk fills the disk of etcd while jobs restart, until nothing can be written, and then frees it.

@@ -4,9 +4,11 @@ package apiproxy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -72,14 +74,18 @@ func Start(t testing.TB, config *rest.Config) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{transport: transport, watches: map[*watchBody]bool{}}
-	server := httptest.NewServer(&httputil.ReverseProxy{
+	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p,
 		FlushInterval: -1, // watches must be forwarded without delay
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
+	ctx, stop := context.WithCancel(context.Background())
+	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Start()
 	t.Cleanup(func() {
-		server.CloseClientConnections() // watches would delay Close
+		stop() // ends watches, also those of a program that still runs and connects again
+		server.CloseClientConnections()
 		server.Close()
 	})
 	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")

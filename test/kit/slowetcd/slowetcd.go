@@ -1,4 +1,5 @@
-package integration
+// Package slowetcd makes the etcd of a plane slow, as an overloaded disk does. Start reading at Start.
+package slowetcd
 
 import (
 	"context"
@@ -12,11 +13,11 @@ import (
 
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/test/kit/await"
+	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// slowEtcd puts a relay in front of the plane's etcd that delays requests and answers, each by as much, until the test
-// ends. It restarts the API server, which must connect to the relay; the delays begin when it is ready.
-func (w *world) slowEtcd(delay time.Duration) {
+// Start puts a relay in front of the plane's etcd that delays requests and answers, each by as much, until the test ends. It restarts the API server, which must connect to the relay; the delays begin when it is ready.
+func Start(w *namespace.Test, delay time.Duration) {
 	w.Helper()
 	socket := filepath.Join(w.Env.Dir, "etcd.sock")
 	real := filepath.Join(w.Env.Dir, "etcd-real.sock")

@@ -1,0 +1,112 @@
+package apiproxy
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// failures are the ways in which a write fails, by name.
+var failures = []struct {
+	name string
+	fate Fate
+}{
+	{"409", Fate{Code: http.StatusConflict}}, {"429", Fate{Code: http.StatusTooManyRequests}}, {"500", Fate{Code: http.StatusInternalServerError}},
+	{"made but unanswered", Fate{Unanswered: true}}, {"lost", Fate{Lost: true}},
+}
+
+// FailWrites lets a share of the program's writes fail from now on: as conflicts, as too many, by an internal error,
+// without an answer after they were made, and before they arrive. It returns a function that counts the writes, and the
+// failed ones by name.
+func (p *Proxy) FailWrites(percent int) (counts func() (writes int, failed map[string]int)) {
+	random := rand.New(rand.NewPCG(5, 6))
+	writes, failed := 0, map[string]int{}
+	p.Decide(func(r *http.Request) Fate {
+		if !IsWrite(r) {
+			return Fate{}
+		}
+		if writes++; random.IntN(100) >= percent {
+			return Fate{}
+		}
+		f := failures[random.IntN(len(failures))]
+		failed[f.name]++
+		return f.fate
+	})
+	return func() (int, map[string]int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		copied := make(map[string]int, len(failed))
+		for name, n := range failed {
+			copied[name] = n
+		}
+		return writes, copied
+	}
+}
+
+// LostWatches ends the watches of a program again and again.
+type LostWatches struct {
+	// Stop ends this. It can be called several times.
+	Stop func()
+
+	p              *Proxy
+	ended, refused int
+	// continued are the resources whose next watch the API server can continue; nil stands for all.
+	continued map[string]bool
+}
+
+// LoseWatches ends all watches of the program at an interval, until the test ends or stops it. Every other time the API
+// server no longer has what they missed, so that the program must list everything.
+func (p *Proxy) LoseWatches(t testing.TB, interval time.Duration) *LostWatches {
+	t.Helper()
+	l := &LostWatches{p: p}
+	p.Decide(l.decide)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(interval):
+				l.lose()
+			}
+		}
+	}()
+	l.Stop = sync.OnceFunc(func() {
+		close(quit)
+		<-done
+		p.Decide(nil)
+	})
+	t.Cleanup(l.Stop)
+	return l
+}
+
+func (l *LostWatches) decide(r *http.Request) Fate {
+	if !IsWatch(r) || l.continued == nil || l.continued[r.URL.Path] {
+		return Fate{}
+	}
+	l.continued[r.URL.Path] = true
+	l.refused++
+	return Fate{Code: http.StatusGone}
+}
+
+func (l *LostWatches) lose() {
+	n := l.p.BreakWatches()
+	l.p.Do(func() {
+		l.ended += n
+		if l.continued == nil {
+			l.continued = map[string]bool{}
+		} else {
+			l.continued = nil
+		}
+	})
+}
+
+// Counts returns how many watches were ended, and how many were refused after that.
+func (l *LostWatches) Counts() (ended, refused int) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	return l.ended, l.refused
+}
