@@ -89,8 +89,9 @@ test-orders: ## Explore every order of events in the life of small jobs, four st
 .PHONY: test-faults
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
 test-faults: export T9K = $(BIN)/t9k
-test-faults: build ## Kill, stop and slow down all components while jobs run (5 minutes)
+test-faults: build ## Kill, stop and slow down all components while jobs run (7 minutes)
 	@go test -vet=off -count 1 -timeout 20m -v ./test/integration -faults -run '^(TestJobs(WithoutFault|Survive)|TestWrongClocks|TestHistoryOfAConsoleThatIsKilled)'
+	@go test -vet=off -count 1 -timeout 20m -v ./test/scheduler -faults -run '^TestGangs(WithoutFault|Survive)'
 	@go test -vet=off -count 1 -timeout 20m -v ./test/e2e -faults -run '^Test(JobsEndTheSame|GangsSurvive|JobsContinueAfterAPIServerOutage)'
 
 .PHONY: e2e-torch

@@ -44,5 +44,7 @@
 //	   default scheduler's pods  –                                                TestSchedulersDoNotOvercommitNodes
 //	                                                                              TestPreemptionExample
 //
+// The tests of survive_test.go let requests of the scheduler fail (-faults); docs/reliability.md has their table.
+//
 // Some tests are small by default and can be made large: -mixed, -two-gangs 1000, -kills 100, -churns 100, -leaders 10.
 package scheduler

@@ -30,7 +30,7 @@ type size struct {
 	nodes, nodeCPU, gangs, largest int
 	// arrivals is the time within which all gangs arrive. longest is the longest run of a gang.
 	arrivals, longest int
-	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler.
+	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler; 0 stands for never.
 	drainEvery, killEvery int
 }
 
@@ -54,39 +54,55 @@ func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	}
 	s := newStage(t, "gangGracePeriod: 5s", "reserveAfter: 20s")
 	s.Must(startKWOK(s.Plane))
-	m := &mix{stage: s, size: world, random: seeded(t), jobs: map[string]*job{}, drained: map[string]bool{}}
+	m := newMix(s, world)
+	m.run()
+	if m.kills == 0 {
+		t.Error("the scheduler was never killed, so the test proves little")
+	}
+}
+
+// newMix makes the nodes and queues of a world, and plans its gangs.
+func newMix(s *stage, world size) *mix {
+	s.Helper()
+	m := &mix{stage: s, size: world, random: seeded(s.T), jobs: map[string]*job{}, drained: map[string]bool{}}
 	for range world.nodes {
 		m.addNode()
 	}
 	total := world.nodes * world.nodeCPU
-	quotas := map[string]int64{"low": int64(total) * 950, "high": int64(total) * 500} // 95 % and 50 %
-	s.queue("low", fmt.Sprintf("%dm", quotas["low"]), 0)
-	s.queue("high", fmt.Sprintf("%dm", quotas["high"]), 1)
-	m.ledger = ledger.Start(s.Test, ledger.Rules{NodeCPU: int64(world.nodeCPU) * 1000, Quotas: quotas, PartFor: await.Patience / 2})
+	m.quotas = map[string]int64{"low": int64(total) * 950, "high": int64(total) * 500} // 95 % and 50 %
+	s.queue("low", fmt.Sprintf("%dm", m.quotas["low"]), 0)
+	s.queue("high", fmt.Sprintf("%dm", m.quotas["high"]), 1)
+	m.ledger = ledger.Start(s.Test, ledger.Rules{NodeCPU: int64(world.nodeCPU) * 1000, Quotas: m.quotas, PartFor: await.Patience / 2})
 	m.plan()
+	return m
+}
+
+// run simulates the world until all gangs have ended.
+func (m *mix) run() {
+	m.Helper()
 	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
 	tick := time.NewTicker(second)
 	defer tick.Stop()
 	for m.now = 0; len(m.coming)+len(m.jobs) > 0; m.now++ {
 		m.step()
-		if t.Failed() || m.ledger.Failed() {
-			t.FailNow() // the ledger has the reason
+		if m.Failed() || m.ledger.Failed() {
+			m.FailNow() // the ledger has the reason
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %d simulated seconds these gangs remain: %s", m.now, m.waiting())
+			m.Fatalf("after %d simulated seconds these gangs remain: %s", m.now, m.waiting())
 		}
 		if m.now%60 == 59 {
-			t.Logf("after %d simulated seconds (%s): %d gangs will arrive, %d exist, %d pods were created", m.now+1, time.Since(began).Round(time.Second),
+			m.Logf("after %d simulated seconds (%s): %d gangs will arrive, %d exist, %d pods were created", m.now+1, time.Since(began).Round(time.Second),
 				len(m.coming), len(m.jobs), m.pods)
 		}
 		<-tick.C
 	}
-	if m.kills == 0 || m.drains == 0 || m.replaced == 0 {
-		t.Error("nothing was preempted or replaced, so the test proves nothing")
+	if m.drains == 0 || m.replaced == 0 {
+		m.Error("nothing was preempted or replaced, so the test proves nothing")
 	}
-	t.Logf("%d gangs with %d pods in %d simulated seconds (%s): %d kills, %d drains, %d nodes added, %d evictions by the scheduler, %d pods replaced; at most %dm and %dm of the quotas %v were used",
-		world.gangs, m.pods, m.now, time.Since(began).Round(time.Second), m.kills, m.drains, m.added-world.nodes, m.ledger.Evictions(), m.replaced,
-		m.ledger.Peak("low"), m.ledger.Peak("high"), quotas)
+	m.Logf("%d gangs with %d pods in %d simulated seconds (%s): %d kills, %d drains, %d nodes added, %d evictions by the scheduler, %d pods replaced; at most %dm and %dm of the quotas %v were used",
+		m.gangs, m.pods, m.now, time.Since(began).Round(time.Second), m.kills, m.drains, m.added-m.size.nodes, m.ledger.Evictions(), m.replaced,
+		m.ledger.Peak("low"), m.ledger.Peak("high"), m.quotas)
 }
 
 // mix is the simulated world of the test.
@@ -95,9 +111,12 @@ type mix struct {
 	size
 	random *rand.Rand
 	ledger *ledger.Ledger
-	now    int
-	coming []*job
-	jobs   map[string]*job
+	quotas map[string]int64
+	// arrived is called when all gangs have arrived; nil for nothing.
+	arrived func()
+	now     int
+	coming  []*job
+	jobs    map[string]*job
 	// nodes are the names of all nodes. drained are the nodes that are being drained.
 	nodes   []string
 	drained map[string]bool
@@ -158,12 +177,15 @@ func (m *mix) step() {
 	for len(m.coming) > 0 && m.coming[0].at <= m.now {
 		m.submit(m.coming[0])
 		m.coming = m.coming[1:]
+		if len(m.coming) == 0 && m.arrived != nil {
+			m.arrived()
+		}
 	}
 	if busy := len(m.jobs) > 0; busy && m.now%m.drainEvery == m.drainEvery-1 {
 		m.drain()
 	}
 	m.endDrains()
-	if len(m.jobs) > 0 && m.now%m.killEvery == m.killEvery-1 {
+	if len(m.jobs) > 0 && m.killEvery > 0 && m.now%m.killEvery == m.killEvery-1 {
 		m.kills++
 		m.Must(m.Env.Kill(local.Scheduler))
 	}
@@ -237,6 +259,8 @@ func (m *mix) act(j *job) {
 		p, ok := have[name]
 		switch {
 		case !ok || p.DeletionTimestamp != nil:
+		case p.Spec.NodeName != "" && !slices.Contains(m.nodes, p.Spec.NodeName): // it was bound while the node went
+			ends = append(ends, func() error { return m.collect(name) })
 		case p.Status.Phase == corev1.PodSucceeded:
 			done++
 		case p.Status.Phase != corev1.PodRunning:
@@ -266,6 +290,12 @@ func (m *mix) act(j *job) {
 func (m *mix) finish(name string) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
 	return client.IgnoreNotFound(m.Client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
+}
+
+// collect deletes a pod of a node that is gone, as the garbage collector of pods does.
+func (m *mix) collect(name string) error {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
+	return client.IgnoreNotFound(m.Client.Delete(m.Context(), p, client.GracePeriodSeconds(0)))
 }
 
 // drain cordons a node and evicts its pods.
