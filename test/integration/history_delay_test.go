@@ -69,7 +69,7 @@ func TestJobsAreArchivedSoon(t *testing.T) {
 			return nil
 		})
 	}
-	viewer := w.person(w.startConsole("--archive="+filepath.Join(t.TempDir(), "archive.db")), "viewer", look...)
+	viewer := w.person(w.startConsole(consoleArchive(filepath.Join(t.TempDir(), "archive.db"))), "viewer", look...)
 	up := time.Now()
 	var longest time.Duration
 	archived := map[string]bool{}

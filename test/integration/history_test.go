@@ -224,7 +224,7 @@ func TestConsoleWithAnArchiveUsesExactlyItsPermissions(t *testing.T) {
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"})
 	startOperator(t, w.Env.Kubeconfig)
 	from := auditEnd(t, w.Env.AuditLog)
-	i := w.startConsole("--archive=" + filepath.Join(t.TempDir(), "archive.db"))
+	i := w.startConsole(consoleArchive(filepath.Join(t.TempDir(), "archive.db")))
 	viewer := w.person(i, "viewer", look...)
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	viewer.awaitHistory([]string{"describe", "job"}, "Succeeded")
