@@ -117,6 +117,10 @@ test-versions: build ## Run the integration tests, and jobs on a whole cluster, 
 OLDEST := 1.33
 OLDEST_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.33.13 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=33
 
+.PHONY: test-builds
+test-builds: ## Build the operator's image twice, and t9k for macOS and Windows (up to 10 minutes the first time)
+	@cd tools/packaging && go test -vet=off -count 1 -timeout 30m -v -run '^Test(BuildsOfAnImage|CommandLineBuilds)' -builds .
+
 .PHONY: test-oldest
 test-oldest: export T9K_LOCAL = $(BIN)/t9k-local
 test-oldest: export T9K = $(BIN)/t9k
