@@ -57,6 +57,7 @@ func TestConsole(t *testing.T) {
 		require.Missing(t, err.Error())
 	}
 	chromium(t)
+	addStandIn(t)
 	p := plane.Start(t, testenv.Options{Components: local.AllComponents()})
 	l := &live{namespace.New(t, p), serve(t, record(t, p.Env.Kubeconfig, p.Env.Config))}
 	l.AwaitServiceAccount()
@@ -70,6 +71,7 @@ func TestConsole(t *testing.T) {
 	t.Run("Buttons", func(t *testing.T) { l.buttons(t, run, paused) })
 	t.Run("SelectedJobs", l.selectedJobs)
 	t.Run("Submit", l.submit)
+	t.Run("TensorBoard", l.tensorBoard)
 	t.Run("BackButton", func(t *testing.T) { l.backButton(t, run) })
 	t.Run("KeyboardOnly", l.keyboardOnly)
 	t.Run("Refused", l.refused)

@@ -25,6 +25,8 @@ type tab struct {
 	testing.TB
 	*console
 	ctx context.Context
+	// others are the tabs that it has opened.
+	others []string
 
 	mu         sync.Mutex
 	complaints []string

@@ -3,27 +3,18 @@ package tensorboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/tensorboard/board"
+	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
 type options struct {
@@ -31,9 +22,6 @@ type options struct {
 	open, resume bool
 	timeout      time.Duration
 }
-
-// poll is the interval at which a starting TensorBoard is checked.
-const poll = 300 * time.Millisecond
 
 // Command returns the verb.
 func Command(p *kit.Program) *cobra.Command {
@@ -63,7 +51,8 @@ func show(ctx context.Context, p *kit.Program, o *options, address string) error
 	if err != nil {
 		return err
 	}
-	tb, err := findTensorBoard(ctx, c, address)
+	boards := clientOf(c)
+	tb, err := find(ctx, c, boards, address)
 	if err != nil {
 		return err
 	}
@@ -71,16 +60,43 @@ func show(ctx context.Context, p *kit.Program, o *options, address string) error
 		if !o.resume {
 			return fmt.Errorf("tensorboard/%s is suspended: \"t9k tensorboard %s --resume\" starts it again", tb.Name, address)
 		}
-		patch := []byte(`{"spec":{"suspend":false}}`)
-		if _, err := tensorBoards(c).Patch(ctx, tb.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kit.FieldManager}); err != nil {
-			return fmt.Errorf("resuming tensorboard/%s: %w", tb.Name, err)
+		if err := boards.Resume(ctx, tb); err != nil {
+			return err
 		}
 		fmt.Fprintf(p.ErrOut, "tensorboard/%s is being resumed.\n", tb.Name)
 	}
-	if tb, err = awaitTensorBoard(ctx, p, c, o, tb.Name); err != nil {
+	waiting, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("tensorboard/%s does not answer after %s", tb.Name, o.timeout))
+	defer cancel()
+	tb, err = boards.Await(waiting, tb.Namespace, tb.Name, func(ready tensorboard.Condition) error {
+		fmt.Fprintf(p.ErrOut, "tensorboard/%s: %s\n", tb.Name, ready.Message)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	return forward(ctx, p, c, o, tb)
+	return serve(ctx, p, boards, o, tb)
+}
+
+// serve serves a TensorBoard at a local port until ctx ends.
+func serve(ctx context.Context, p *kit.Program, boards *forward.Client, o *options, tb *tensorboard.TensorBoard) error {
+	f, err := boards.Start(ctx, tb, o.port)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Fprintln(p.Out, f.URL)
+	fmt.Fprintln(p.ErrOut, "Ctrl-C closes the connection; the TensorBoard keeps running.")
+	if o.open {
+		if err := kit.Browse(ctx, f.URL); err != nil {
+			fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func clientOf(c *kit.Cluster) *forward.Client {
+	return &forward.Client{Config: c.Config, Objects: c.Objects, Core: c.Core, Manager: kit.FieldManager}
 }
 
 // complete returns a completion of the names of TensorBoards. The TensorBoard of a job has the job's name.
@@ -90,7 +106,7 @@ func complete(p *kit.Program) kit.Completion {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return p.Complete(cmd.Context(), func(ctx context.Context, c *kit.Cluster) ([]string, error) {
-			list, err := tensorBoards(c).List(ctx, metav1.ListOptions{})
+			list, err := clientOf(c).In(c.Namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return nil, err
 			}
@@ -104,30 +120,14 @@ func complete(p *kit.Program) kit.Completion {
 	}
 }
 
-func tensorBoards(c *kit.Cluster) dynamic.ResourceInterface {
-	return c.Objects.Resource(tensorboard.GroupVersion.WithResource("tensorboards")).Namespace(c.Namespace)
-}
-
-func getTensorBoard(ctx context.Context, c *kit.Cluster, name string) (*tensorboard.TensorBoard, error) {
-	raw, err := tensorBoards(c).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	tb := &tensorboard.TensorBoard{}
-	if err := kruntime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, tb); err != nil {
-		return nil, fmt.Errorf("reading tensorboard/%s: %w", name, err)
-	}
-	return tb, nil
-}
-
-// findTensorBoard returns the TensorBoard with a name or of a job. If there is none, the error contains the reason from
-// the job's status.
-func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tensorboard.TensorBoard, error) {
+// find returns the TensorBoard with a name or of a job. If there is none, the error contains the reason in the job's
+// status.
+func find(ctx context.Context, c *kit.Cluster, boards *forward.Client, address string) (*tensorboard.TensorBoard, error) {
 	kind, name, err := kit.ParseAddress(address)
 	if err != nil {
 		return nil, err
 	}
-	tb, err := getTensorBoard(ctx, c, name)
+	tb, err := boards.Get(ctx, c.Namespace, name)
 	switch {
 	case kit.NotServed(err):
 		return nil, kit.ErrNotInstalled
@@ -136,112 +136,9 @@ func findTensorBoard(ctx context.Context, c *kit.Cluster, address string) (*tens
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("getting tensorboard/%s: %w", name, err)
 	}
-	j, jobErr := c.Find(ctx, address)
-	if jobErr != nil {
-		return nil, fmt.Errorf("no TensorBoard %q in namespace %q: %w", name, c.Namespace, jobErr)
-	}
-	if err == nil && metav1.IsControlledBy(tb, j.Object) {
-		return tb, nil
-	}
-	if j.Kind.Training == nil {
-		return nil, fmt.Errorf("%s has no TensorBoard, because jobs of this kind have none: create a TensorBoard that reads its logs", j.Ref())
-	}
-	spec, status := j.Kind.Training(j.Object)
-	switch {
-	case spec.TensorBoardSpec == nil:
-		return nil, fmt.Errorf("%s has no TensorBoard, because it was created without tensorboardSpec: create a TensorBoard that reads its logs", j.Ref())
-	case status.TensorBoard != nil && status.TensorBoard.Note != "":
-		return nil, fmt.Errorf("%s has no TensorBoard: %s", j.Ref(), status.TensorBoard.Note)
-	}
-	return nil, fmt.Errorf("%s has no TensorBoard yet: is the operator running?", j.Ref())
-}
-
-// awaitTensorBoard waits until a TensorBoard answers, and prints what it waits for.
-func awaitTensorBoard(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, name string) (*tensorboard.TensorBoard, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("tensorboard/%s does not answer after %s", name, o.timeout))
-	defer cancel()
-	reported := ""
-	for {
-		tb, err := getTensorBoard(ctx, c, name)
-		if err != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("getting tensorboard/%s: %w", name, err)
-		}
-		if err == nil {
-			ready := board.ReadyCondition(tb)
-			current := tb.Status.ObservedGeneration == tb.Generation
-			if current && ready.Status == metav1.ConditionTrue && tb.Status.Pod != nil {
-				return tb, nil
-			}
-			if current && ready.Message != reported {
-				reported = ready.Message
-				fmt.Fprintf(p.ErrOut, "tensorboard/%s: %s\n", name, reported)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(poll):
-		}
-	}
-}
-
-// forward forwards connections from a local port to a TensorBoard until ctx ends.
-func forward(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, tb *tensorboard.TensorBoard) error {
-	dialer, err := forwarder(c, tb)
+	j, err := c.Find(ctx, address)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("no TensorBoard %q in namespace %q: %w", name, c.Namespace, err)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	var forwarding sync.WaitGroup
-	defer forwarding.Wait()
-	defer stop()
-	ready := make(chan struct{})
-	ports := []string{fmt.Sprintf("%d:%d", o.port, board.Port())}
-	f, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), ready, io.Discard, p.ErrOut)
-	if err != nil {
-		return fmt.Errorf("forwarding a port: %w", err)
-	}
-	ended := make(chan error, 1)
-	forwarding.Go(func() { ended <- f.ForwardPorts() })
-	select {
-	case err := <-ended:
-		return fmt.Errorf("forwarding a port to pod %s: %w", tb.Status.Pod.Reference.Name, err)
-	case <-ready:
-	}
-	local, err := f.GetPorts()
-	if err != nil {
-		return fmt.Errorf("forwarding a port: %w", err)
-	}
-	url := fmt.Sprintf("http://127.0.0.1:%d%s/", local[0].Local, board.Prefix(tb))
-	fmt.Fprintln(p.Out, url)
-	fmt.Fprintln(p.ErrOut, "Ctrl-C closes the connection; the TensorBoard keeps running.")
-	if o.open {
-		if err := kit.Browse(ctx, url); err != nil {
-			fmt.Fprintf(p.ErrOut, "No browser could be opened: %v\n", err)
-		}
-	}
-	if err := <-ended; err != nil {
-		return fmt.Errorf("the connection to pod %s was lost; run the command again to reach the next pod: %w", tb.Status.Pod.Reference.Name, err)
-	}
-	if ctx.Err() == nil {
-		return errors.New("the connection was lost: run the command again")
-	}
-	return nil
-}
-
-// forwarder returns a dialer that uses WebSockets, and SPDY if the API server or a proxy does not support them.
-func forwarder(c *kit.Cluster, tb *tensorboard.TensorBoard) (httpstream.Dialer, error) {
-	u := c.Core.RESTClient().Post().Resource("pods").Namespace(tb.Namespace).Name(tb.Status.Pod.Reference.Name).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.Config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
-	return portforward.NewFallbackDialerForStreaming(socket, old, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	}), nil
+	return boards.Of(ctx, j)
 }

@@ -18,6 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
+	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
 type options struct {
@@ -72,9 +73,9 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	gate := server.NewGate(port, "127.0.0.1", "localhost")
+	gate := server.NewGate(port, "127.0.0.1")
 	console := server.New(server.Options{Cache: cache, Where: where(c), Namespace: c.Namespace, Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core},
-		History: history(p)})
+		Boards: forward.NewBoards(&forward.Client{Config: c.Config, Objects: c.Objects, Core: c.Core, Manager: kit.FieldManager}), History: history(p)})
 	defer console.Close()
 	web := &http.Server{
 		Handler:     console,

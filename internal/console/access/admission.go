@@ -19,6 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
 	"tensorstack.dev/batch/internal/console/signin"
+	"tensorstack.dev/batch/internal/origin"
 )
 
 // Admission admits whoever has a token that the API server accepts. It implements server.Admission.
@@ -39,7 +40,7 @@ func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller
 	case !addressed:
 		http.Error(w, "This console answers only under the addresses that its setting server.urls names.", http.StatusForbidden)
 		return nil
-	case !server.SameOrigin(r, a.origins(r)...):
+	case !origin.Same(r, a.origins(r)...):
 		http.Error(w, "This request comes from another page.", http.StatusForbidden)
 		return nil
 	case strings.HasPrefix(r.URL.Path, "/static/"):

@@ -16,6 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/console/live"
 	"tensorstack.dev/batch/internal/console/server"
 	"tensorstack.dev/batch/internal/console/ticket"
+	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
 // localOptions are the settings of the console of the embedded cluster.
@@ -82,9 +83,10 @@ func (o *localOptions) run(ctx context.Context) error {
 	defer kept.close(ctx)
 	defer stop() // a server that fails ends the recording too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
-		gate := server.NewKeyGate(key, "t9k local status", port, host, "localhost")
+		gate := server.NewKeyGate(key, "t9k local status", port, host)
 		console := server.New(server.Options{Cache: cache, Where: o.settings.ClusterName, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},
-			API: kept.handler(callerMay), History: kept.history()})
+			Boards: forward.NewBoards(&forward.Client{Config: config, Objects: objects, Core: client.CoreV1(), Manager: "t9k"}),
+			API:    kept.handler(callerMay), History: kept.history()})
 		mux := http.NewServeMux()
 		mux.Handle("/readyz", probes(settled(cache.Settled(), kept.settled())))
 		mux.Handle("/", console)

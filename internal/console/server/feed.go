@@ -32,8 +32,11 @@ type feeds struct {
 	running sync.WaitGroup
 }
 
-// Close ends the streams of all pages and waits for the end of what renders them.
+// Close ends the streams of all pages and waits for the end of what renders them. It ends the addresses of TensorBoards.
 func (s *Server) Close() {
+	if s.Boards != nil {
+		s.Boards.Close()
+	}
 	s.feeds.mu.Lock()
 	s.feeds.closed = true
 	for _, f := range s.feeds.open {

@@ -5,8 +5,8 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"maps"
+	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,13 +14,16 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"tensorstack.dev/batch/internal/console/ticket"
+	"tensorstack.dev/batch/internal/origin"
+	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
 // Gate admits the browser of one user on this machine. A token in the first address, which works once, becomes a cookie.
 // The names of host and origin are checked, so that neither another page nor a name that leads to this machine gets in.
 type Gate struct {
-	hosts  []string
-	cookie string
+	// host is the address HOST:PORT of the console, and alias another name of it.
+	host, alias string
+	cookie      string
 	// printer is the command that prints new addresses.
 	printer string
 	// key issues tokens, of which those before since are refused; nil if there is one token, which was made at since.
@@ -56,20 +59,18 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 	return &Caller{Objects: l.Objects, Core: l.Core, Cookie: l.cookie}
 }
 
-// NewGate returns a gate for the addresses HOST:PORT of the server. port makes the cookie's name unique, because browsers
-// send cookies to all ports of a host.
-func NewGate(port string, hosts ...string) *Gate {
-	g := &Gate{cookie: "t9k-" + port, printer: "t9k ui", token: secret(), session: secret(), since: time.Now(), now: time.Now}
-	for _, h := range hosts {
-		g.hosts = append(g.hosts, h+":"+port)
-	}
-	return g
+// NewGate returns a gate for the address HOST:PORT of the server. port makes the cookie's name unique, because browsers
+// send cookies to all ports of a host. The name localhost leads to the address: TensorBoards are served under that name,
+// and must not get the cookie.
+func NewGate(port, host string) *Gate {
+	return &Gate{host: net.JoinHostPort(host, port), alias: net.JoinHostPort(forward.Host, port), cookie: "t9k-" + port, printer: "t9k ui",
+		token: secret(), session: secret(), since: time.Now(), now: time.Now}
 }
 
 // NewKeyGate returns a gate for tokens that are issued with a key from now on, each of which works once. Browsers stay
 // admitted when the console starts again. printer is the command that prints addresses with tokens.
-func NewKeyGate(key ticket.Key, printer, port string, hosts ...string) *Gate {
-	g := NewGate(port, hosts...)
+func NewKeyGate(key ticket.Key, printer, port, host string) *Gate {
+	g := NewGate(port, host)
 	g.token, g.session = "", base64.RawURLEncoding.EncodeToString(key.Derive("session"))
 	g.key, g.printer, g.used = key, printer, map[string]time.Time{}
 	return g
@@ -112,10 +113,13 @@ func secret() string {
 // admit reports whether a request may go on. If not, it has been answered.
 func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	switch {
-	case !slices.Contains(g.hosts, r.Host):
+	case r.Host == g.alias && r.Method == http.MethodGet:
+		http.Redirect(w, r, "http://"+g.host+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+		return false
+	case r.Host != g.host:
 		http.Error(w, "This console answers only under the address that "+g.printer+" has printed.", http.StatusForbidden)
 		return false
-	case !SameOrigin(r, "http://"+r.Host):
+	case !origin.Same(r, "http://"+r.Host):
 		http.Error(w, "This request comes from another page.", http.StatusForbidden)
 		return false
 	}
@@ -128,22 +132,6 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
-}
-
-// SameOrigin reports whether a request was made by a page of this server, whose pages have one of some origins, or by the
-// user.
-func SameOrigin(r *http.Request, origins ...string) bool {
-	site := r.Header.Get("Sec-Fetch-Site")
-	origin := r.Header.Get("Origin")
-	switch {
-	case origin != "" && !slices.Contains(origins, origin):
-		return false
-	case r.Method == http.MethodGet || r.Method == http.MethodHead:
-		return site == "" || site == "same-origin" || site == "none" || r.Header.Get("Sec-Fetch-Mode") == "navigate"
-	case site != "":
-		return site == "same-origin"
-	}
-	return origin != ""
 }
 
 // open starts the session of the one who knows the token, and leads to the first page.

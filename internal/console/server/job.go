@@ -41,7 +41,9 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 			return nil
 		}
 		uid = j.GetUID()
-		p := &jobPage{JobPage: view.JobOf(s.Cache.Input(j, now), tab), Forms: view.ManifestForms(path, asPods)}
+		in := s.Cache.Input(j, now)
+		in.OpensBoards = s.Boards != nil
+		p := &jobPage{JobPage: view.JobOf(in, tab), Forms: view.ManifestForms(path, asPods)}
 		if s.History != nil {
 			p.LinkArchive(view.ArchivedPath(string(uid)))
 		}

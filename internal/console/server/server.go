@@ -14,6 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/console/submit"
 	"tensorstack.dev/batch/internal/console/view"
 	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
 // Options are what a server needs.
@@ -25,6 +26,8 @@ type Options struct {
 	Namespace string
 	// Admission admits requests.
 	Admission Admission
+	// Boards opens TensorBoards at addresses of the user's machine; nil if the console runs elsewhere. Close ends them.
+	Boards *forward.Boards
 	// API serves the archive below /api/v1; nil if there is none. CallerOf tells it who makes a request.
 	API http.Handler
 	// History returns the archive as the caller of a request may read it; nil if there is none.
@@ -50,6 +53,7 @@ func New(o Options) *Server {
 	s.handle("GET /jobs/{namespace}/{kind}/{name}", (*visit).job)
 	s.handle("POST /jobs/{namespace}/{kind}/{name}/{verb}", (*visit).act)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs", (*visit).logs)
+	s.handle("POST /jobs/{namespace}/{kind}/{name}/tensorboard", (*visit).openBoard)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)

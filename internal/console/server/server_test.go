@@ -40,7 +40,7 @@ func forbidden(t *testing.T) *Server {
 		cache.Wait()
 	})
 	<-cache.Settled()
-	return New(Options{Cache: cache, Admission: &Local{Gate: NewGate("8080", "127.0.0.1", "localhost")}})
+	return New(Options{Cache: cache, Admission: &Local{Gate: NewGate("8080", "127.0.0.1")}})
 }
 
 // call sends a request to the console. header are pairs of names and values.
@@ -165,7 +165,9 @@ func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
 		want               int
 	}{
 		{"with the cookie", http.MethodGet, "/", cookies, nil, 200},
-		{"under the name localhost", http.MethodGet, "/", cookies, []string{"Host", "localhost:8080"}, 200},
+		{"under the name localhost", http.MethodGet, "/", cookies, []string{"Host", "localhost:8080"}, 307},
+		{"an action under the name localhost", http.MethodPost, "/act", cookies, []string{"Host", "localhost:8080", "Origin", "http://localhost:8080"}, 403},
+		{"by the page of a TensorBoard", http.MethodGet, "/", cookies, []string{"Origin", "http://localhost:9999"}, 403},
 		{"without a cookie", http.MethodGet, "/", nil, nil, 401},
 		{"a file without a cookie", http.MethodGet, "/static/app.js", nil, nil, 401},
 		{"with another cookie", http.MethodGet, "/", []*http.Cookie{{Name: cookies[0].Name, Value: "guess"}}, nil, 401},
@@ -197,6 +199,16 @@ func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConsoleHasOneHost: pages of TensorBoards are under the name localhost, so no cookie of the console may be.
+func TestConsoleHasOneHost(t *testing.T) {
+	s := forbidden(t)
+	answer := call(s, http.MethodGet, "/?token="+url.QueryEscape(token(s)), nil, "Host", "localhost:8080")
+	if to := answer.Header.Get("Location"); to != "http://"+host+"/?token="+token(s) || len(answer.Cookies()) > 0 {
+		t.Errorf("under the name localhost: %s, to %s, cookies %v", answer.Status, to, answer.Cookies())
+	}
+	enter(t, s)
 }
 
 func TestPagesSayWhatTheUserMayNotSee(t *testing.T) {

@@ -108,6 +108,7 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 
 // bury makes the page that of a job that is gone: nothing of it runs or moves, whatever its status said last.
 func (p *HistoryJobPage) bury(j *archive.JobDetails) {
+	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact }) // it was deleted with the job
 	p.Facts = append(p.Facts, Fact{Name: "Gone", At: j.Gone})
 	p.Timeline.Live, p.Deleting, p.Running = false, false, 0
 	if j.Outcome() != archive.Deleted {

@@ -32,9 +32,11 @@ type JobInput struct {
 	// Partial is true if the user may see those of some namespaces only.
 	Partial bool
 	// Taken reports whether the job's kind has a job with a name in its namespace.
-	Taken  func(name string) bool
-	Hidden []Hidden
-	Now    time.Time
+	Taken func(name string) bool
+	// OpensBoards is true if the page can open the job's TensorBoard.
+	OpensBoards bool
+	Hidden      []Hidden
+	Now         time.Time
 }
 
 // Fact is a property of a job.
@@ -103,7 +105,9 @@ type JobPage struct {
 	// Waits are what the job waits for.
 	Waits   []observed.Wait
 	Actions []Action
-	Hidden  []Hidden
+	// Board opens the job's TensorBoard; nil if it has none, or if the page cannot open it.
+	Board  *BoardAction `json:",omitempty"`
+	Hidden []Hidden
 }
 
 // shownReplicas is the largest number of replicas that a page lists.
@@ -123,6 +127,9 @@ func JobOf(in *JobInput, tab string) JobPage {
 	p.Facts = in.facts()
 	p.Waits = observed.Waits(in.Job, in.Pods, in.Groups, in.Waiting, in.Partial)
 	p.Actions = Actions(in.Job)
+	if in.OpensBoards {
+		p.Board = BoardOf(in.Job)
+	}
 	for i := range p.Actions {
 		if a := &p.Actions[i]; a.Verb == "rerun" {
 			a.Name = CopyName(in.Job, in.Taken)
@@ -200,9 +207,7 @@ func (in *JobInput) facts() []Fact {
 		}
 		add("Decided by", observed.Decides(n), "")
 	}
-	if b := observed.Board(j); b != nil {
-		add("TensorBoard", observed.BoardText(j.GetName(), b), "")
-	}
+	add(boardFact, in.boardText(), "")
 	return all
 }
 

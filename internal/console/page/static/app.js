@@ -62,6 +62,12 @@ function pick() {
 }
 pick();
 
+// What is done in another tab leaves this page as it is: its question is answered, and would stop updates.
+document.addEventListener('submit', e => {
+  const form = /** @type {HTMLFormElement} */ (e.target);
+  if (form.target === '_blank') /** @type {HTMLElement | null} */ (form.closest('[popover]'))?.hidePopover();
+});
+
 /** live keeps a page up to date while it is visible. The stream has the page's own address. */
 function live() {
   const light = /** @type {HTMLElement} */ (document.getElementById('link'));

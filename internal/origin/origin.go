@@ -1,0 +1,22 @@
+// Package origin tells which page has made a request of a browser, for servers that answer their own pages only.
+package origin
+
+import (
+	"net/http"
+	"slices"
+)
+
+// Same reports whether a request was made by a page of this server, whose pages have one of some origins, or by the user.
+func Same(r *http.Request, origins ...string) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	origin := r.Header.Get("Origin")
+	switch {
+	case origin != "" && !slices.Contains(origins, origin):
+		return false
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return site == "" || site == "same-origin" || site == "none" || r.Header.Get("Sec-Fetch-Mode") == "navigate"
+	case site != "":
+		return site == "same-origin"
+	}
+	return origin != ""
+}

@@ -1,0 +1,141 @@
+package forward
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+const (
+	// idleTime is how long a TensorBoard stays open without a request.
+	idleTime = time.Hour
+	// startTime is how long Open waits for a TensorBoard that starts.
+	startTime = 10 * time.Second
+)
+
+// ErrSuspended means that a TensorBoard has to be resumed first.
+var ErrSuspended = errors.New("it is suspended")
+
+// Boards are the TensorBoards that a user of this machine has open, each at one address. An address ends after an hour
+// without a request, and with Close.
+type Boards struct {
+	client *Client
+	idle   time.Duration
+	ended  chan struct{}
+
+	mu      sync.Mutex
+	open    map[types.UID]*Forward
+	closed  bool
+	running sync.WaitGroup
+}
+
+// NewBoards returns the TensorBoards that a user has open: none yet.
+func NewBoards(c *Client) *Boards {
+	return &Boards{client: c, idle: idleTime, ended: make(chan struct{}), open: map[types.UID]*Forward{}}
+}
+
+// Open returns an address of this machine for the TensorBoard of a job. resume starts it again if it is suspended. If
+// it does not answer, the error says why.
+func (b *Boards) Open(ctx context.Context, j *observed.Job, resume bool) (string, error) {
+	tb, err := b.client.Of(ctx, j)
+	if err != nil {
+		return "", err
+	}
+	if board.Suspended(tb) {
+		if !resume {
+			return "", ErrSuspended
+		}
+		if err := b.client.Resume(ctx, tb); err != nil {
+			return "", err
+		}
+	}
+	if tb, err = b.await(ctx, tb); err != nil {
+		return "", err
+	}
+	return b.at(ctx, tb)
+}
+
+// await waits for a TensorBoard that starts. It does not wait for one that has a problem.
+func (b *Boards) await(ctx context.Context, tb *tensorboard.TensorBoard) (*tensorboard.TensorBoard, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	why := ""
+	ready, err := b.client.Await(ctx, tb.Namespace, tb.Name, func(c tensorboard.Condition) error {
+		why = c.Message
+		if board.Wrong(c) {
+			return fmt.Errorf("%s: %s", c.Reason, c.Message)
+		}
+		return nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("it does not answer yet: %s", cmp.Or(why, "the operator has not seen it; does the operator run?"))
+	}
+	return ready, err
+}
+
+// at returns the address of a TensorBoard, which it begins unless there is one.
+func (b *Boards) at(ctx context.Context, tb *tensorboard.TensorBoard) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f := b.open[tb.UID]; f != nil {
+		f.tunnel.prefer(tb.Status.Pod.Reference)
+		f.count(0) // whoever opens it looks at it
+		return f.URL, nil
+	}
+	if b.closed {
+		return "", errors.New("the console ends")
+	}
+	f, err := b.client.Start(ctx, tb, 0)
+	if err != nil {
+		return "", err
+	}
+	b.open[tb.UID] = f
+	b.running.Go(func() { b.keep(tb.UID, f) })
+	return f.URL, nil
+}
+
+// keep ends an address once it is idle, or with Close.
+func (b *Boards) keep(uid types.UID, f *Forward) {
+	defer f.Close()
+	for {
+		select {
+		case <-b.ended:
+			return
+		case <-time.After(b.idle - f.Quiet()):
+		}
+		if b.forget(uid, f) {
+			return
+		}
+	}
+}
+
+// forget removes an address that is idle.
+func (b *Boards) forget(uid types.UID, f *Forward) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f.Quiet() < b.idle {
+		return false
+	}
+	delete(b.open, uid)
+	return true
+}
+
+// Close ends all addresses.
+func (b *Boards) Close() {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.ended)
+	}
+	b.mu.Unlock()
+	b.running.Wait()
+}

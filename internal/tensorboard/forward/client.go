@@ -1,0 +1,123 @@
+// Package forward brings TensorBoards to a browser of this machine, with the rights of a user: it finds the TensorBoard
+// of a job, resumes it, waits until it answers, and serves it at a local address. It decides nothing about TensorBoards.
+// Start reading at Client and Boards.
+package forward
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/observed"
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+// Client reaches the TensorBoards of a cluster with the rights of a user.
+type Client struct {
+	Config  *rest.Config
+	Objects dynamic.Interface
+	Core    corev1client.CoreV1Interface
+	// Manager is the field manager of what is changed.
+	Manager string
+}
+
+// In returns the client for the TensorBoards of a namespace.
+func (c *Client) In(namespace string) dynamic.ResourceInterface {
+	return c.Objects.Resource(tensorboard.GroupVersion.WithResource("tensorboards")).Namespace(namespace)
+}
+
+// Get returns a TensorBoard. Its error is that of the API server.
+func (c *Client) Get(ctx context.Context, namespace, name string) (*tensorboard.TensorBoard, error) {
+	raw, err := c.In(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	tb := &tensorboard.TensorBoard{}
+	if err := kruntime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, tb); err != nil {
+		return nil, fmt.Errorf("reading tensorboard/%s: %w", name, err)
+	}
+	return tb, nil
+}
+
+// Of returns the TensorBoard of a job. If the job has none, the error says why.
+func (c *Client) Of(ctx context.Context, j *observed.Job) (*tensorboard.TensorBoard, error) {
+	tb, err := c.Get(ctx, j.GetNamespace(), j.GetName())
+	switch {
+	case err == nil && metav1.IsControlledBy(tb, j.Object):
+		return tb, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("getting tensorboard/%s: %w", j.GetName(), err)
+	case j.Kind.Training == nil:
+		return nil, fmt.Errorf("%s has no TensorBoard, because jobs of this kind have none: create a TensorBoard that reads its logs", j.Ref())
+	}
+	spec, status := j.Kind.Training(j.Object)
+	switch {
+	case spec.TensorBoardSpec == nil:
+		return nil, fmt.Errorf("%s has no TensorBoard, because it was created without tensorboardSpec: create a TensorBoard that reads its logs", j.Ref())
+	case status.TensorBoard != nil && status.TensorBoard.Note != "":
+		return nil, fmt.Errorf("%s has no TensorBoard: %s", j.Ref(), status.TensorBoard.Note)
+	}
+	return nil, fmt.Errorf("%s has no TensorBoard yet: is the operator running?", j.Ref())
+}
+
+// Resume starts a suspended TensorBoard again.
+func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error {
+	patch := []byte(`{"spec":{"suspend":false}}`)
+	if _, err := c.In(tb.Namespace).Patch(ctx, tb.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.Manager}); err != nil {
+		return fmt.Errorf("resuming tensorboard/%s: %w", tb.Name, err)
+	}
+	return nil
+}
+
+// poll is the interval at which a starting TensorBoard is checked.
+const poll = 300 * time.Millisecond
+
+// Await waits until a TensorBoard answers. It calls report with the condition Ready whenever its message is another one;
+// an error of report ends the waiting.
+func (c *Client) Await(ctx context.Context, namespace, name string, report func(tensorboard.Condition) error) (*tensorboard.TensorBoard, error) {
+	reported := ""
+	for {
+		tb, err := c.Get(ctx, namespace, name)
+		if err != nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("getting tensorboard/%s: %w", name, err)
+		}
+		if err == nil && tb.Status.ObservedGeneration == tb.Generation {
+			ready := board.ReadyCondition(tb)
+			if ready.Status == metav1.ConditionTrue && tb.Status.Pod != nil {
+				return tb, nil
+			}
+			if ready.Message != reported {
+				reported = ready.Message
+				if err := report(ready); err != nil {
+					return nil, err
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(poll):
+		}
+	}
+}
+
+// podOf returns the pod that a TensorBoard has now.
+func (c *Client) podOf(ctx context.Context, namespace, name string) (tensorboard.PodReference, error) {
+	tb, err := c.Get(ctx, namespace, name)
+	if err != nil {
+		return tensorboard.PodReference{}, fmt.Errorf("getting tensorboard/%s: %w", name, err)
+	}
+	if tb.Status.Pod == nil {
+		return tensorboard.PodReference{}, fmt.Errorf("tensorboard/%s has no pod: %s", name, board.ReadyCondition(tb).Message)
+	}
+	return tb.Status.Pod.Reference, nil
+}

@@ -1,0 +1,216 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
+	"tensorstack.dev/batch/internal/tensorboard/board"
+)
+
+// tunnel connects to the port of a TensorBoard through the API server. All its connections are streams of one
+// connection to a pod. When that is lost or the pod has ended, the next one leads to the pod that the TensorBoard has
+// then.
+type tunnel struct {
+	client          *Client
+	namespace, name string
+
+	mu sync.Mutex
+	// pod is the connection, nil if there is none, and to is the pod that it leads to. requests is the number of streams
+	// so far.
+	pod      httpstream.Connection
+	to       tensorboard.PodReference
+	requests int
+	closed   bool
+	reading  sync.WaitGroup
+}
+
+// dial opens a connection to the TensorBoard.
+func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
+	pod, request, err := t.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	header.Set(corev1.PortHeader, strconv.Itoa(board.Port()))
+	header.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(request))
+	header.Set(corev1.StreamType, corev1.StreamTypeError)
+	faults, err := pod.CreateStream(header)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to tensorboard/%s: %w", t.name, err)
+	}
+	_ = faults.Close() // nothing is written to it
+	header.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := pod.CreateStream(header)
+	if err != nil {
+		pod.RemoveStreams(faults)
+		return nil, fmt.Errorf("connecting to tensorboard/%s: %w", t.name, err)
+	}
+	s := &stream{Stream: data, faults: faults, pod: pod, fault: make(chan error, 1)}
+	read := func() {
+		if s.readFaults() {
+			t.leave(pod)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		_ = s.Close()
+		return nil, net.ErrClosed
+	}
+	t.reading.Go(read)
+	return s, nil
+}
+
+// connect returns a connection to the present pod, and the number of a new request on it.
+func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, 0, net.ErrClosed
+	}
+	t.requests++
+	if t.pod != nil {
+		select {
+		case <-t.pod.CloseChan():
+		default:
+			return t.pod, t.requests, nil
+		}
+	}
+	to, err := t.client.podOf(ctx, t.namespace, t.name)
+	if err != nil {
+		return nil, 0, err
+	}
+	dialer, err := t.client.dialer(t.namespace, to.Name)
+	if err != nil {
+		return nil, 0, err
+	}
+	pod, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return nil, 0, fmt.Errorf("forwarding a port to pod %s: %w", to.Name, err)
+	}
+	t.pod, t.to = pod, to
+	return pod, t.requests, nil
+}
+
+// leave ends a connection to a pod that takes no more streams.
+func (t *tunnel) leave(pod httpstream.Connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pod == pod {
+		t.pod = nil
+		_ = pod.Close() // it only says that the connection was lost before
+	}
+}
+
+// prefer ends the connection if it leads to another pod than the present one.
+func (t *tunnel) prefer(present tensorboard.PodReference) {
+	t.mu.Lock()
+	pod := t.pod
+	other := t.to != present
+	t.mu.Unlock()
+	if pod != nil && other {
+		t.leave(pod)
+	}
+}
+
+// close ends all connections.
+func (t *tunnel) close() {
+	t.mu.Lock()
+	t.closed = true
+	if t.pod != nil {
+		_ = t.pod.Close() // it only says that the connection was lost before
+	}
+	t.mu.Unlock()
+	t.reading.Wait()
+}
+
+// dialer returns a dialer that uses WebSockets, and SPDY if the API server or a proxy does not support them.
+func (c *Client) dialer(namespace, pod string) (httpstream.Dialer, error) {
+	u := c.Core.RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
+	return portforward.NewFallbackDialerForStreaming(socket, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}
+
+// stream is a connection to a TensorBoard. It has no deadlines.
+type stream struct {
+	httpstream.Stream
+	faults httpstream.Stream
+	pod    httpstream.Connection
+	// fault gets the reason why the connection failed, nil for none.
+	fault chan error
+}
+
+// readFaults waits for the end of the connection and reports whether the node has told a reason for it.
+func (s *stream) readFaults() bool {
+	text, err := io.ReadAll(s.faults)
+	if len(text) > 0 {
+		err = errors.New(strings.TrimSpace(string(text)))
+	}
+	s.fault <- err
+	if len(text) > 0 {
+		_ = s.Reset() // a reader waits for what does not come
+	}
+	return len(text) > 0
+}
+
+// Read reads what the TensorBoard sends. At the end it returns the reason, if the node tells one.
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.Stream.Read(b)
+	if err != nil {
+		select {
+		case fault := <-s.fault:
+			s.fault <- nil
+			if fault != nil {
+				return n, fault
+			}
+		case <-s.pod.CloseChan():
+		}
+	}
+	return n, err
+}
+
+// Close ends the connection in both directions.
+func (s *stream) Close() error {
+	s.pod.RemoveStreams(s.Stream, s.faults)
+	_ = s.faults.Reset()
+	return s.Reset()
+}
+
+// LocalAddr implements net.Conn.
+func (s *stream) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements net.Conn.
+func (s *stream) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// SetDeadline implements net.Conn.
+func (s *stream) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (s *stream) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (s *stream) SetWriteDeadline(time.Time) error { return nil }
