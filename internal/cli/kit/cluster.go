@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"time"
 
@@ -32,6 +33,8 @@ type Cluster struct {
 	// Namespace is the default namespace. Chosen is true if the command line names it.
 	Namespace string
 	Chosen    bool
+	// Name is that of the context in the kubeconfig, or the host of the API server if another one was chosen.
+	Name string
 }
 
 // ErrNoCluster means that neither a flag nor a kubeconfig names a cluster.
@@ -51,7 +54,7 @@ func (p *Program) Connect() (*Cluster, error) {
 	config.QPS = -1
 	config.UserAgent = FieldManager
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	c := &Cluster{Config: config}
+	c := &Cluster{Config: config, Name: p.nameOf(config)}
 	if c.Namespace, c.Chosen, err = p.Flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -63,6 +66,20 @@ func (p *Program) Connect() (*Cluster, error) {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return c, nil
+}
+
+// nameOf returns the name by which a user knows a cluster.
+func (p *Program) nameOf(config *rest.Config) string {
+	raw, err := p.Flags.ToRawKubeConfigLoader().RawConfig()
+	name := cmp.Or(*p.Flags.Context, raw.CurrentContext)
+	if err == nil && name != "" && *p.Flags.ClusterName == "" && *p.Flags.APIServer == "" {
+		return name
+	}
+	u, err := url.Parse(config.Host)
+	if err != nil || u.Host == "" {
+		return config.Host
+	}
+	return u.Host
 }
 
 // Archive returns the address of the cluster's archive from the kubeconfig; nil if the kubeconfig has none. Call

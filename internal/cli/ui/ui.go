@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -74,7 +73,7 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	gate := server.NewGate(port, "127.0.0.1")
-	console := server.New(server.Options{Cache: cache, Where: where(c), Namespace: c.Namespace, Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core},
+	console := server.New(server.Options{Cache: cache, Where: c.Name, Namespace: c.Namespace, Admission: &server.Local{Gate: gate, Objects: c.Objects, Core: c.Core},
 		Boards: forward.NewBoards(&forward.Client{Config: c.Config, Objects: c.Objects, Core: c.Core, Manager: kit.FieldManager}), History: history(p)})
 	defer console.Close()
 	web := &http.Server{
@@ -116,13 +115,4 @@ func history(p *kit.Program) func(*server.Caller) (server.History, error) {
 		return nil
 	}
 	return func(*server.Caller) (server.History, error) { return client, err }
-}
-
-// where names the cluster by the host of its API server.
-func where(c *kit.Cluster) string {
-	u, err := url.Parse(c.Config.Host)
-	if err != nil {
-		return c.Config.Host
-	}
-	return u.Host
 }
