@@ -134,8 +134,8 @@ func (r *Renderer) parse() *set {
 		"minute":  func(t time.Time) string { return strings.TrimSuffix(stamp(t), t.UTC().Format(":05")) },
 		"settled": settled,
 		"notes":   view.HiddenNotes,
-		"colour":  colour,
-		"cells":   cells,
+		"colour":  colour, "thousands": view.Thousands,
+		"cells": cells,
 	}).ParseFS(templates, "templates/*.html"))
 	return s
 }

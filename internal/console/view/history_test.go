@@ -204,7 +204,7 @@ func TestAxesEndAtRoundNumbers(t *testing.T) {
 			t.Errorf("%v: up to %v by %v, want %v", most, top, line, want)
 		}
 	}
-	for h, want := range map[float64]string{0: "0", 0.01234: "0.0123", 9.999: "10", 12.34: "12.3", 500: "500", 1234.5: "1,234", 1234567: "1,234,567"} {
+	for h, want := range map[float64]string{0: "0", 0.01234: "0.0123", 9.999: "10", 12.34: "12.3", 500: "500", 1234.5: "1,234.5", 1234567: "1,234,567"} {
 		if got := Hours(h); got != want {
 			t.Errorf("%v: %q, want %q", h, got, want)
 		}

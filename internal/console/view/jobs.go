@@ -302,10 +302,10 @@ func (p *JobsPage) cut(found []*JobRow) {
 // Range returns which rows of how many are shown, as text.
 func (p *JobsPage) Range() string {
 	switch {
-	case p.Found == 0:
+	case p.Found == 0, p.Found == p.All && p.Found <= PageSize: // the count of all is above
 		return ""
 	case p.Found <= PageSize:
-		return fmt.Sprintf("%d of %d jobs", p.Found, p.All)
+		return fmt.Sprintf("%d of %s jobs", p.Found, Thousands(p.All))
 	}
-	return fmt.Sprintf("%d–%d of %d jobs", p.First, p.First+len(p.Rows)-1, p.Found)
+	return fmt.Sprintf("%s–%s of %s jobs", Thousands(p.First), Thousands(p.First+len(p.Rows)-1), Thousands(p.Found))
 }

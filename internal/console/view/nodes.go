@@ -57,7 +57,10 @@ type NodesPage struct {
 	Views  []Link
 	Nodes  []NodeTile
 	Owners []Owner
-	Hidden []Hidden
+	// MoreOwners counts those that the legend does not name, and Repeats is true if owners share colours.
+	MoreOwners int
+	Repeats    bool
+	Hidden     []Hidden
 }
 
 // NodesInput is what the cluster holds about nodes.
@@ -72,6 +75,9 @@ type NodesInput struct {
 
 // colours is the number of colours of owners.
 const colours = 10
+
+// listedOwners is the largest number of owners in the legend.
+const listedOwners = 30
 
 // otherColour is the number of the colour of what belongs to no job and no queue.
 const otherColour = -1
@@ -113,7 +119,14 @@ func Nodes(in *NodesInput, by string) NodesPage {
 		p.Owners = append(p.Owners, *owners[name])
 	}
 	slices.SortStableFunc(p.Owners, func(a, b Owner) int { return cmp.Compare(b.Pods, a.Pods) })
-	p.Owners = p.Owners[:min(len(p.Owners), 30)]
+	coloured := 0
+	for i := range p.Owners {
+		if p.Owners[i].Colour != otherColour {
+			coloured++
+		}
+	}
+	p.Repeats, p.MoreOwners = coloured > colours, max(0, len(p.Owners)-listedOwners)
+	p.Owners = p.Owners[:min(len(p.Owners), listedOwners)]
 	return p
 }
 

@@ -195,7 +195,7 @@ func notes(q *scheduling.Queue) []string {
 	return all
 }
 
-// bars returns a bar for each resource that the queue uses or has a quota of.
+// bars returns a bar for each resource that the queue uses or has a quota of, those with a quota first.
 func bars(q *scheduling.Queue) []Bar {
 	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
 	slices.Sort(names)
@@ -211,7 +211,16 @@ func bars(q *scheduling.Queue) []Bar {
 		}
 		all = append(all, b)
 	}
+	slices.SortStableFunc(all, func(a, b Bar) int { return cmp.Compare(bounded(b), bounded(a)) })
 	return all
+}
+
+// bounded returns 1 for a resource with a quota, and 0 for one without.
+func bounded(b Bar) int {
+	if b.Share < 0 {
+		return 0
+	}
+	return 1
 }
 
 func toneOfShare(share float64) Tone {
@@ -243,12 +252,15 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 	return q.String()
 }
 
+// noBreak is a space between a number and its unit, which stay on one line.
+const noBreak = "\u00a0"
+
 // quantities returns resources as text: 4 cpu, 2 nvidia.com/gpu.
 func quantities(list corev1.ResourceList) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if q := list[name]; !q.IsZero() {
-			parts = append(parts, amount(name, q)+" "+string(name))
+			parts = append(parts, strings.ReplaceAll(amount(name, q), " ", noBreak)+noBreak+string(name))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -310,17 +310,27 @@ func ceiling(most float64) (top, line float64) {
 	return line * math.Ceil(most/line-1e-9), line
 }
 
-// Hours returns a number of hours with three significant digits or more, and with separators of thousands.
+// Hours returns a number of hours with a digit after the point or three significant ones, and with separators of
+// thousands. So parts add up to their sum as far as both are shown.
 func Hours(h float64) string {
 	switch {
 	case h == 0:
 		return "0"
 	case h < 10:
 		return strconv.FormatFloat(h, 'g', 3, 64)
-	case h < 1000:
-		return strings.TrimSuffix(strconv.FormatFloat(h, 'f', 1, 64), ".0")
 	}
-	text := strconv.FormatFloat(h, 'f', 0, 64)
+	text, fraction, _ := strings.Cut(strconv.FormatFloat(h, 'f', 1, 64), ".")
+	if fraction == "0" {
+		return separated(text)
+	}
+	return separated(text) + "." + fraction
+}
+
+// Thousands returns a number with separators of thousands.
+func Thousands(n int) string { return separated(strconv.Itoa(n)) }
+
+// separated returns the digits of a whole number that is not negative with separators of thousands.
+func separated(text string) string {
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
