@@ -19,6 +19,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	corev1 "k8s.io/api/core/v1"
+
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
@@ -42,7 +44,7 @@ const logText = `2026-11-20T08:00:01.000000000Z loading /data/imagenet: 1,281,16
 
 const hour = time.Hour
 
-// typical returns a stage with a cluster of four nodes that two teams share.
+// typical returns a stage with a cluster of six nodes, of which four take pods, that two teams share.
 func typical() *scene {
 	s := &scene{&stage{log: logText}, time.Now()}
 	at := func(first, each int32) func(int32) string {
@@ -51,6 +53,8 @@ func typical() *scene {
 	for i := range 4 {
 		s.node(fmt.Sprintf("gpu-%d", i), true)
 	}
+	s.node("gpu-4", false)
+	s.node("gpu-5", true, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	s.queue("production", 80, "8", "8", func(q *scheduling.QueueSpec) { q.Preemptible = new(bool) })
 	s.queue("research", 50, "18", "24", func(q *scheduling.QueueSpec) { q.MaxDuration = "7d" })
 	s.queue("notebooks", 10, "0", "4", func(q *scheduling.QueueSpec) { q.Closed = true })
@@ -153,7 +157,10 @@ func TestPictures(t *testing.T) {
 					}
 				}
 				b.looksGood()
-				b.picture(name, page)
+				b.picture(name, page, 1280)
+				if page == "jobs" || page == "job" {
+					b.picture(name, page+"-phone", 360)
+				}
 			}
 		})
 	}
@@ -214,16 +221,18 @@ func distance(a, b color.RGBA) int {
 	return r*r + g*g + d*d
 }
 
-// picture takes pictures of the present page: those of typical data for the documentation, in both themes, and with
-// T9K_ALL_PICTURES set those of all data in three widths.
-func (b *tab) picture(scene, page string) {
+// picture takes pictures of the present page: those of typical data and the heat map for the documentation, in both themes,
+// and with T9K_ALL_PICTURES set those of all data in three widths.
+func (b *tab) picture(scene, page string, width int64) {
 	b.Helper()
 	if *pictures == "" {
 		return
 	}
-	widths := []int64{1280}
+	widths := []int64{width}
 	if os.Getenv("T9K_ALL_PICTURES") != "" {
 		widths = []int64{360, 1280, 2560}
+	} else if scene == "enormous" && page == "job" {
+		page = "heat"
 	} else if scene != "typical" {
 		return
 	}

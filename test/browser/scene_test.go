@@ -193,19 +193,22 @@ func (s *scene) queue(name string, priority int32, used, quota string, change fu
 		Spec: scheduling.QueueSpec{Priority: priority, Quota: scheduling.QueueQuota{Requests: corev1.ResourceList{gpu: resource.MustParse(quota)}}}}
 	if used != "0" {
 		n := resource.MustParse(used)
-		q.Status.Allocated = corev1.ResourceList{gpu: n, "cpu": *resource.NewQuantity(4*n.Value(), resource.DecimalSI), "memory": *resource.NewQuantity(n.Value()<<35, resource.BinarySI)}
+		q.Status.Allocated = corev1.ResourceList{gpu: n, "cpu": *resource.NewQuantity(8*n.Value(), resource.DecimalSI), "memory": *resource.NewQuantity(n.Value()<<36, resource.BinarySI)}
 	}
 	change(&q.Spec)
 	s.add("queues", q)
 }
 
 // node puts a node with eight GPUs on the stage.
-func (s *scene) node(name string, ready bool) {
+func (s *scene) node(name string, ready bool, change ...func(*corev1.Node)) {
 	n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("96"), "memory": resource.MustParse("768Gi"), gpu: resource.MustParse("8")}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 	if ready {
 		n.Status.Conditions[0].Status = corev1.ConditionTrue
+	}
+	for _, c := range change {
+		c(n)
 	}
 	s.add("nodes", n)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"tensorstack.dev/batch/internal/kinds"
@@ -51,11 +52,25 @@ func serveStage(t testing.TB, s *stage, past *scene) *console {
 	if err := plane.WriteKubeconfig(path, &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: authority}, &clientcmdapi.AuthInfo{Token: "stage"}); err != nil {
 		t.Fatal(err)
 	}
+	rename(t, path, "research-cluster")
 	kept := newArchive(t)
 	if past != nil {
 		past.keep(t, kept)
 	}
 	return serve(t, withArchive(t, path, kept, everything{}))
+}
+
+// rename gives the context of a kubeconfig a name, which the pages show.
+func rename(t testing.TB, path, name string) {
+	t.Helper()
+	c, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Contexts[name], c.CurrentContext = c.Contexts[c.CurrentContext], name
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // add puts an object on the stage.
