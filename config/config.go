@@ -21,8 +21,9 @@ var files embed.FS
 // Namespace is that of the operator.
 const Namespace = "t9k-system"
 
-// Webhook lists what the admission webhook of an operator needs that runs outside of the cluster: the operator's namespace,
-// the Secret of its certificate, and the configurations, by which the API server calls address, a host and port.
+// Webhook lists what the admission webhook of an operator needs that runs outside of the cluster: the operator's
+// namespace, the Secret of its certificate, and the configurations, by which the API server calls address, a host and
+// port.
 func Webhook(address string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range []string{"operator/namespace.yaml", "webhook/secret.yaml", "webhook/configuration.yaml", "webhook/defaults.yaml"} {
@@ -79,8 +80,8 @@ func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// UserRoles lists the roles of people: parts of the cluster roles view and edit, and the roles of those who see, use and
-// manage queues, and of those who read metrics.
+// UserRoles lists the roles of people: parts of the cluster roles view and edit, and the roles of those who see, use
+// and manage queues, and of those who read metrics.
 func UserRoles() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"view", "edit", "queue_viewer", "queue_user", "queue_manager", "metrics_reader"} {

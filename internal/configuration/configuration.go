@@ -50,8 +50,8 @@ func Operator(text []byte, base *configv1alpha1.OperatorConfiguration) (*configv
 	return c, validateOperator(c).ToAggregate()
 }
 
-// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON; empty text has none. The path is that of the
-// arguments in their file, for errors.
+// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON; empty text has none. The path is that of
+// the arguments in their file, for errors.
 func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error) {
 	a := &configv1alpha1.T9kGangArgs{}
 	if len(text) > 0 {
@@ -89,7 +89,8 @@ func decode(text []byte, into any, kind string, path *field.Path) error {
 	return nil
 }
 
-// checkKind verifies the apiVersion and the kind before the fields are read: those of another kind would all be unknown.
+// checkKind verifies the apiVersion and the kind before the fields are read: those of another kind would all be
+// unknown.
 func checkKind(data []byte, kind string, path *field.Path) error {
 	found := metav1.TypeMeta{}
 	if err := json.UnmarshalCaseSensitivePreserveInts(data, &found); err != nil {

@@ -211,8 +211,8 @@ func (o *options) restConfig() (*rest.Config, error) {
 }
 
 // awaitManager returns the controller manager as soon as the API server knows the kinds of jobs, which the manager's
-// cache needs. An installation that applies CRDs and operator together starts the operator before the API server
-// serves the kinds. It returns nil if ctx ends first.
+// cache needs. An installation that applies CRDs and operator together starts the operator before the API server serves
+// the kinds. It returns nil if ctx ends first.
 func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
 	known := ""
 	for {
@@ -276,7 +276,8 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// addProbes adds the server of /healthz and /readyz to a manager. It returns the checks, to which other parts add theirs.
+// addProbes adds the server of /healthz and /readyz to a manager. It returns the checks, to which other parts add
+// theirs.
 func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
 	ready := &probes{}
 	ready.add("caches", func(req *http.Request) error {

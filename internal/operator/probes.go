@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// probes serves /healthz and /readyz. Unlike the manager's probes, it says why a check fails: the answers name no object
-// of a user.
+// probes serves /healthz and /readyz. Unlike the manager's probes, it says why a check fails: the answers name no
+// object of a user.
 type probes struct {
 	mu     sync.Mutex
 	checks []readyCheck
@@ -59,8 +59,8 @@ func (p *probes) handler() http.Handler {
 	return mux
 }
 
-// readyz answers 200 if all checks succeed and 500 otherwise. The answer lists the checks if one fails or the query says
-// `verbose`.
+// readyz answers 200 if all checks succeed and 500 otherwise. The answer lists the checks if one fails or the query
+// says `verbose`.
 func (p *probes) readyz(w http.ResponseWriter, req *http.Request) {
 	p.mu.Lock()
 	checks := slices.Clone(p.checks)

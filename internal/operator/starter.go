@@ -41,8 +41,8 @@ type part struct {
 }
 
 // starter adds each part to the manager as soon as the part's kinds exist and can be read. The parts do not wait for
-// each other. A part must not start earlier: an informer of a missing kind never syncs, and the manager would wait
-// for it forever.
+// each other. A part must not start earlier: an informer of a missing kind never syncs, and the manager would wait for
+// it forever.
 type starter struct {
 	mgr   ctrl.Manager
 	parts []part

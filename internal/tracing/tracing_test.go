@@ -90,7 +90,8 @@ func TestProgramsSampleTheSameObjects(t *testing.T) {
 	}
 }
 
-// TestCollectorThatIsAway needs no time limit of its own: recording and closing return, although nobody takes the spans.
+// TestCollectorThatIsAway needs no time limit of its own: recording and closing return, although nobody takes the
+// spans.
 func TestCollectorThatIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
 	if err != nil {

@@ -29,8 +29,8 @@ const pauseImage = "localhost/pause:1"
 // pathEnv is where containers look for programs.
 const pathEnv = "PATH=/usr/local/go/bin:/usr/bin:/bin"
 
-// importImages imports the images of the programs as `make images` wrote them, and images for the examples that
-// hold programs of this machine. A node that pulls nothing has all that it needs then.
+// importImages imports the images of the programs as `make images` wrote them, and images for the examples that hold
+// programs of this machine. A node that pulls nothing has all that it needs then.
 func (d *containerd) importImages(t *testing.T) {
 	t.Helper()
 	pause := filepath.Join(d.dir, "pause")

@@ -58,8 +58,8 @@ var flows = []struct {
 	{"console", 8081, everyone}, // probes
 }
 
-// checkNetworkPolicies looks who reaches the programs before anything enforces the chart's policies and afterwards. They
-// stay in force, so that the steps that follow show that webhooks answer and that pods become ready with them.
+// checkNetworkPolicies looks who reaches the programs before anything enforces the chart's policies and afterwards.
+// They stay in force, so that the steps that follow show that webhooks answer and that pods become ready with them.
 func (c *containers) checkNetworkPolicies() {
 	requirePacketFilter(c.T)
 	s := newSpaceOn(c.T, c.Plane)

@@ -73,8 +73,8 @@ func requireContainers(t *testing.T) containerTools {
 	return tools
 }
 
-// requireNetworkNamespace ends the test unless it has a network namespace of its own, apart from the first process's. The
-// bridge of the pods and the rules of the network policy controller end with it, and no other cluster sees them.
+// requireNetworkNamespace ends the test unless it has a network namespace of its own, apart from the first process's.
+// The bridge of the pods and the rules of the network policy controller end with it, and no other cluster sees them.
 func requireNetworkNamespace(t *testing.T) {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
@@ -135,8 +135,8 @@ state = "%[1]s/state"
     conf_dir = "%[1]s/cni"
 `
 
-// cniConfig connects pods by a bridge, which the test makes: the plugin would turn on forwarding of packets if it made the
-// bridge a gateway, and the embedded cluster works without.
+// cniConfig connects pods by a bridge, which the test makes: the plugin would turn on forwarding of packets if it made
+// the bridge a gateway, and the embedded cluster works without.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"type": "bridge", "bridge": "%s", "ipam": {
   "type": "host-local", "dataDir": "%s/addresses", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
@@ -194,8 +194,8 @@ func (d *containerd) connect(t *testing.T) {
 	subnet := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 0), Mask: net.CIDRMask(24, 32)}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = d.bridge
-	// Without an address of its own the bridge takes one of its ports and changes it as pods come and go. The other pods
-	// then send to the old one for half a minute.
+	// Without an address of its own the bridge takes one of its ports and changes it as pods come and go. The other
+	// pods then send to the old one for half a minute.
 	attributes.HardwareAddr = net.HardwareAddr{2, 't', '9', 'k', 0, 1}
 	bridge := &netlink.Bridge{LinkAttrs: attributes}
 	gateway := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 1), Mask: subnet.Mask}

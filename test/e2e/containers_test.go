@@ -106,8 +106,8 @@ func (c *containers) checkPrograms() {
 	c.checkWebhookAnswers()
 }
 
-// checkWebhookAnswers creates a job, without storing it, and looks whether the webhook has set a default. The API server
-// creates jobs also when the webhook does not answer.
+// checkWebhookAnswers creates a job, without storing it, and looks whether the webhook has set a default. The API
+// server creates jobs also when the webhook does not answer.
 func (c *containers) checkWebhookAnswers() {
 	c.Helper()
 	if err := c.createDefaulted(); err != nil {

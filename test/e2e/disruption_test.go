@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestDisruptedPodsAreReplacedWithoutCharge verifies §5: a deleted or evicted pod is replaced, and nothing is
-// charged. The job allows no restart, so any charge would end it.
+// TestDisruptedPodsAreReplacedWithoutCharge verifies §5: a deleted or evicted pod is replaced, and nothing is charged.
+// The job allows no restart, so any charge would end it.
 func TestDisruptedPodsAreReplacedWithoutCharge(t *testing.T) {
 	t.Parallel()
 	for name, disrupt := range map[string]func(*space, *corev1.Pod) error{
@@ -73,8 +73,7 @@ func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
 	}
 }
 
-// TestReplacementWaitsForTheOldPod verifies §5: a replacement starts when the old pod is gone, however long that
-// takes.
+// TestReplacementWaitsForTheOldPod verifies §5: a replacement starts when the old pod is gone, however long that takes.
 func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, `trap 'read x < /gate/leave; echo left >> /gate/$HOSTNAME.starts; exit 0' TERM
@@ -101,8 +100,8 @@ func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	}
 }
 
-// TestPreemptedPodIsReplacedWithoutCharge verifies §5 and §11: if the scheduler preempts a pod, the job reports why
-// it waits, and continues when there is room.
+// TestPreemptedPodIsReplacedWithoutCharge verifies §5 and §11: if the scheduler preempts a pod, the job reports why it
+// waits, and continues when there is room.
 func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)

@@ -30,8 +30,8 @@ const deaf = `trap '' TERM; ` + gate.Obey
 // downGrace is how long pods may take to end with their cluster. Those that cannot be asked to end take all of it.
 const downGrace = 20 * time.Second
 
-// TestJobsContinueAfterDownAndUp verifies that a cluster that stops terminates its pods without charging them. When
-// it starts again, jobs continue with new pods, and ended jobs remain ended.
+// TestJobsContinueAfterDownAndUp verifies that a cluster that stops terminates its pods without charging them. When it
+// starts again, jobs continue with new pods, and ended jobs remain ended.
 func TestJobsContinueAfterDownAndUp(t *testing.T) {
 	w := newStopped(t)
 	if err := w.Env.Down(downGrace); err != nil {
@@ -45,8 +45,8 @@ func TestJobsContinueAfterDownAndUp(t *testing.T) {
 	w.goOn()
 }
 
-// TestJobsContinueAfterMachineProcessIsKilled verifies that pods that ran when the machine process was killed count
-// as lost with their node, without a charge.
+// TestJobsContinueAfterMachineProcessIsKilled verifies that pods that ran when the machine process was killed count as
+// lost with their node, without a charge.
 func TestJobsContinueAfterMachineProcessIsKilled(t *testing.T) {
 	w := newStopped(t)
 	if err := w.Env.KillMachine(); err != nil {

@@ -62,8 +62,8 @@ func (s *space) checkLog(pod, want string) {
 // helloTime is the longest time for the first example, from its submission to its end.
 const helloTime = 5 * time.Second
 
-// TestExampleHelloEndsWithinFiveSeconds runs alone, before the parallel tests, because it measures the time that a
-// new user sees. One of three runs must meet the limit, because the machine may be busy.
+// TestExampleHelloEndsWithinFiveSeconds runs alone, before the parallel tests, because it measures the time that a new
+// user sees. One of three runs must meet the limit, because the machine may be busy.
 func TestExampleHelloEndsWithinFiveSeconds(t *testing.T) {
 	requireCluster(t)
 	c := shared.Get(t)
@@ -85,8 +85,8 @@ func TestExampleHelloEndsWithinFiveSeconds(t *testing.T) {
 	await.Overdue(t, fmt.Sprintf("examples/hello took %s, want at most %s", took, helloTime))
 }
 
-// examplesWithoutTorch are the tests of all examples that need no PyTorch but for hello. Their jobs exist already, unless
-// createdByTest names them.
+// examplesWithoutTorch are the tests of all examples that need no PyTorch but for hello. Their jobs exist already,
+// unless createdByTest names them.
 var (
 	examplesWithoutTorch = map[string]func(*space){
 		"parameter-server": exampleParameterServer,

@@ -19,13 +19,13 @@ import (
 
 var gangKills = flag.Int("gang-kills", 6, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
 
-// together is a script whose replica continues once %d replicas of its job have started, so a gang that starts in
-// part hangs.
+// together is a script whose replica continues once %d replicas of its job have started, so a gang that starts in part
+// hangs.
 const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
 
-// TestGangsSurviveKillsOfOperatorAndScheduler kills the operator and the scheduler repeatedly while gangs start that
-// do not all fit the quota. Each job ends with the same result and counts as without kills, no gang starts in part,
-// and the quota is never exceeded.
+// TestGangsSurviveKillsOfOperatorAndScheduler kills the operator and the scheduler repeatedly while gangs start that do
+// not all fit the quota. Each job ends with the same result and counts as without kills, no gang starts in part, and
+// the quota is never exceeded.
 func TestGangsSurviveKillsOfOperatorAndScheduler(t *testing.T) {
 	requireFaults(t)
 	s := lend(t, fragile)

@@ -58,8 +58,8 @@ func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 	}
 }
 
-// TestElasticJobWaitsForItsMinimum verifies that an elastic job whose minimum does not fit runs no replica, to
-// whatever size it is scaled.
+// TestElasticJobWaitsForItsMinimum verifies that an elastic job whose minimum does not fit runs no replica, to whatever
+// size it is scaled.
 func TestElasticJobWaitsForItsMinimum(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "15m")

@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestPausedJobReleasesItsQuota verifies that a paused job uses no quota, and that it waits like any other job when
-// it resumes.
+// TestPausedJobReleasesItsQuota verifies that a paused job uses no quota, and that it waits like any other job when it
+// resumes.
 func TestPausedJobReleasesItsQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
@@ -102,8 +102,8 @@ func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s.finish("alone", "w", 1)
 }
 
-// TestJobWaitsWhileItsQueueIsMissing verifies that a job waits while its queue does not exist, and that the
-// replacement of a replica of a running job waits too.
+// TestJobWaitsWhileItsQueueIsMissing verifies that a job waits while its queue does not exist, and that the replacement
+// of a replica of a running job waits too.
 func TestJobWaitsWhileItsQueueIsMissing(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
@@ -128,8 +128,8 @@ func TestJobWaitsWhileItsQueueIsMissing(t *testing.T) {
 	s.finish("waits", "w", 2)
 }
 
-// TestRunningJobContinuesAboveLoweredQuota verifies that pods continue to run if the quota is lowered below their
-// use, and that new pods wait, including replacements.
+// TestRunningJobContinuesAboveLoweredQuota verifies that pods continue to run if the quota is lowered below their use,
+// and that new pods wait, including replacements.
 func TestRunningJobContinuesAboveLoweredQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")

@@ -30,9 +30,9 @@ func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 	})
 }
 
-// TestJobReportsMissingConfigMap verifies §13: the job reports the ConfigMap that its pods lack, and continues when
-// it is created. It is not parallel, so that it runs before most others: on a busy node the kubelet takes minutes until
-// it looks for the ConfigMap again.
+// TestJobReportsMissingConfigMap verifies §13: the job reports the ConfigMap that its pods lack, and continues when it
+// is created. It is not parallel, so that it runs before most others: on a busy node the kubelet takes minutes until it
+// looks for the ConfigMap again.
 func TestJobReportsMissingConfigMap(t *testing.T) {
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	for name, add := range map[string]func(*corev1.PodSpec){
@@ -94,8 +94,8 @@ func TestJobReportsExhaustedResourceQuota(t *testing.T) {
 	}
 }
 
-// TestJobWaitsForTakenNames verifies §2: the operator leaves a pod or Service of another owner with a needed name
-// alone and reports its owner; the job continues when the name is free.
+// TestJobWaitsForTakenNames verifies §2: the operator leaves a pod or Service of another owner with a needed name alone
+// and reports its owner; the job continues when the name is free.
 func TestJobWaitsForTakenNames(t *testing.T) {
 	t.Parallel()
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", Controller: new(true)}}
@@ -129,8 +129,8 @@ func TestJobWaitsForTakenNames(t *testing.T) {
 	}
 }
 
-// TestJobReportsRefusedPod verifies §13: if the API server refuses a pod permanently, the job reports its message,
-// and the operator does not retry in a busy loop.
+// TestJobReportsRefusedPod verifies §13: if the API server refuses a pod permanently, the job reports its message, and
+// the operator does not retry in a busy loop.
 func TestJobReportsRefusedPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")

@@ -25,9 +25,9 @@ var (
 	killSeed = flag.Uint64("seed", 0, "seed of the times of the kills; 0 chooses a new one")
 )
 
-// TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator repeatedly while jobs start, restart, pause, resume
-// and are cleaned up. Each job must end with the same result and counts as in a round without kills, by the status,
-// by the remaining pods and by the records of the processes. (History checks that no status contradicts itself.)
+// TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator repeatedly while jobs start, restart, pause, resume and
+// are cleaned up. Each job must end with the same result and counts as in a round without kills, by the status, by the
+// remaining pods and by the records of the processes. (History checks that no status contradicts itself.)
 func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
 	requireFaults(t)
 	s := lend(t, fragile)

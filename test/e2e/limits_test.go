@@ -30,10 +30,10 @@ const timeTolerance = time.Second
 // watchLag is the largest delay with which a busy machine shows the start of an interval, which then seems shorter.
 const watchLag = time.Second / 2
 
-// TestTimeLimitsAreKeptWithinASecond verifies §5, §6 and §7: deadline, back-off delay and time to live are kept
-// within a second by the clock of the test, also if the operator is killed in between (TensorFlow). The test runs
-// alone because it measures time. One of three runs must meet the limits, because the machine may be busy. No limit
-// may come early.
+// TestTimeLimitsAreKeptWithinASecond verifies §5, §6 and §7: deadline, back-off delay and time to live are kept within
+// a second by the clock of the test, also if the operator is killed in between (TensorFlow). The test runs alone
+// because it measures time. One of three runs must meet the limits, because the machine may be busy. No limit may come
+// early.
 func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
 	requireCluster(t)
 	c := timed.Get(t)

@@ -38,8 +38,8 @@ const restartBackoff = "1s"
 var (
 	// shared is the cluster of most tests.
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
-	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays
-	// are short, so that much happens between two kills. Here the console has to become ready again, too.
+	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays are
+	// short, so that much happens between two kills. Here the console has to become ready again, too.
 	fragile = plane.NewPool(2, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
 			local.Operator:  {"jobs: {restartBackoff: 10ms, logReadTime: 0s}"},
@@ -52,8 +52,8 @@ var (
 		return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {
 			"jobs: {restartBackoff: " + restartDelay.String() + "}", "tensorBoards: {idleAfter: 5s, suspendAfter: 30s}"}}})
 	})
-	// quick holds the cluster whose kubelet reports every second and measures volumes as often, so that a lost node or a
-	// volume over its limit is detected in seconds rather than minutes. A test may lose its node.
+	// quick holds the cluster whose kubelet reports every second and measures volumes as often, so that a lost node or
+	// a volume over its limit is detected in seconds rather than minutes. A test may lose its node.
 	quick = plane.NewPool(1, func() (*plane.Plane, error) {
 		dropIns, err := os.MkdirTemp("", "t9k-e2e-")
 		if err != nil {

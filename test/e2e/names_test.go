@@ -104,8 +104,7 @@ func TestGenericJobHasNoServiceByDefault(t *testing.T) {
 	}
 }
 
-// TestReplicasResolveEachOthersNames verifies §2: the names by which a replica can be reached, also before it is
-// ready.
+// TestReplicasResolveEachOthersNames verifies §2: the names by which a replica can be reached, also before it is ready.
 func TestReplicasResolveEachOthersNames(t *testing.T) {
 	s := newSpace(t)
 	never := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
@@ -187,8 +186,8 @@ func TestTooLongNameIsRefused(t *testing.T) {
 	s.awaitPhase(strings.Repeat("x", 54), batch.JobSucceeded)
 }
 
-// TestJobCreatesPodGroupBeforePods verifies §2: a job for the t9k-scheduler creates its PodGroup before its pods,
-// which wait for that scheduler.
+// TestJobCreatesPodGroupBeforePods verifies §2: a job for the t9k-scheduler creates its PodGroup before its pods, which
+// wait for that scheduler.
 func TestJobCreatesPodGroupBeforePods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("gang", role("worker", 2, gate.Obey))

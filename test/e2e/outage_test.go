@@ -17,9 +17,9 @@ import (
 
 var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestJobsContinueAfterAPIServerOutage")
 
-// TestOperatorCatchesUpAfterDowntime verifies §4, §7 and §13: an operator that starts handles what happened without
-// it. A failure rule wins over a success rule that became true with it, restarts are counted, an expired time to live
-// is applied at once, and an invalid job that passed admission fails.
+// TestOperatorCatchesUpAfterDowntime verifies §4, §7 and §13: an operator that starts handles what happened without it.
+// A failure rule wins over a success rule that became true with it, restarts are counted, an expired time to live is
+// applied at once, and an invalid job that passed admission fails.
 func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 	s := lend(t, fragile)
 	both := s.newJob("both", role("worker", 1, gate.Obey), role("ps", 1, gate.Obey))

@@ -82,8 +82,8 @@ func endsWith[T comparable](all, end []T) bool {
 	return len(all) >= len(end) && slices.Equal(all[len(all)-len(end):], end)
 }
 
-// TestResumeSpecsReplaceCommands verifies §8: the commands of replicas after a pause, and after a restart that
-// follows it.
+// TestResumeSpecsReplaceCommands verifies §8: the commands of replicas after a pause, and after a restart that follows
+// it.
 func TestResumeSpecsReplaceCommands(t *testing.T) {
 	s := newSpace(t)
 	script := `echo "$0 $1" >> /gate/$HOSTNAME.ran; ` + gate.Obey

@@ -131,8 +131,8 @@ func TestJobWithASucceededReplicaDoesNotScale(t *testing.T) {
 	}
 }
 
-// TestScalingKeepsCharges verifies §5: restarts count against backoffLimit even after their replica has been removed
-// by scaling.
+// TestScalingKeepsCharges verifies §5: restarts count against backoffLimit even after their replica has been removed by
+// scaling.
 func TestScalingKeepsCharges(t *testing.T) {
 	s := newSpace(t)
 	j := limited(s.newElastic("owes", 2, 3, 3, role("node", 1, gate.Obey)), 2)

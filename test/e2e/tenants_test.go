@@ -108,8 +108,7 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	for role, everywhere := range roles {
 		user := s.Namespace + "-" + role
 		s.bind(user, role, everywhere)
-		// Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a
-		// delay.
+		// Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a delay.
 		s.awaitRights(role+" is in force", func() bool {
 			if role == "t9k-metrics-reader" {
 				return s.canReadMetrics(user)

@@ -284,8 +284,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestIdleTensorBoardIsSuspended verifies that a TensorBoard without requests becomes idle and is then suspended,
-// that a request makes it active again, and that a resumed TensorBoard has the same address.
+// TestIdleTensorBoardIsSuspended verifies that a TensorBoard without requests becomes idle and is then suspended, that
+// a request makes it active again, and that a resumed TensorBoard has the same address.
 func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)

@@ -32,8 +32,8 @@ var torchCluster = plane.NewShared(func() (*plane.Plane, error) {
 	return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: 100ms}"}}})
 })
 
-// python returns the directory of a Python with PyTorch and of its torchrun. It puts the directory first in the PATH
-// of all programs that this process starts afterwards.
+// python returns the directory of a Python with PyTorch and of its torchrun. It puts the directory first in the PATH of
+// all programs that this process starts afterwards.
 var python = sync.OnceValues(func() (string, error) {
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/bin") {
 		if exec.Command(filepath.Join(dir, "python3"), "-c", "import torch.distributed").Run() != nil {

@@ -30,9 +30,9 @@ func TestTorchDDP(t *testing.T) {
 	}
 }
 
-// TestTorchKill verifies §5: the test kills each rank in turn while it trains. The others lose their peer and fail
-// too, so all start again, and in the end the weights are right. Each restart counts once: the test compares the
-// status with the pods that existed.
+// TestTorchKill verifies §5: the test kills each rank in turn while it trains. The others lose their peer and fail too,
+// so all start again, and in the end the weights are right. Each restart counts once: the test compares the status with
+// the pods that existed.
 func TestTorchKill(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
@@ -82,8 +82,8 @@ func (s *space) exitCodesOf(replica string) []int32 {
 	return codes
 }
 
-// TestTorchRun verifies §9: torchrun on two nodes with two processes each. torchrun restarts a killed process; the
-// job restarts a killed torchrun and no other replica.
+// TestTorchRun verifies §9: torchrun on two nodes with two processes each. torchrun restarts a killed process; the job
+// restarts a killed torchrun and no other replica.
 func TestTorchRun(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("torchrun")

@@ -23,8 +23,8 @@ func TestTrainingJobDebugsPausesAndResumes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(*space) client.Object
-		// wiring is the environment variable by which the replicas find each other; command is the command of the
-		// real run.
+		// wiring is the environment variable by which the replicas find each other; command is the command of the real
+		// run.
 		wiring, command string
 	}{
 		"PyTorch": {func(s *space) client.Object {

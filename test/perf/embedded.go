@@ -130,15 +130,15 @@ func (c *ownCluster) remove() {
 	_ = os.RemoveAll(c.state) // what remains is in the directory for temporary files
 }
 
-// usage is what a set of processes uses: processor time so far, and memory in MiB. A page that several processes
-// share counts once for each of them in rss, and once in all in pss.
+// usage is what a set of processes uses: processor time so far, and memory in MiB. A page that several processes share
+// counts once for each of them in rss, and once in all in pss.
 type usage struct {
 	cpu      time.Duration
 	rss, pss float64
 }
 
-// processes returns the total usage of the processes that have the state directory on their command line, which are
-// all processes of the cluster.
+// processes returns the total usage of the processes that have the state directory on their command line, which are all
+// processes of the cluster.
 func (c *ownCluster) processes() (usage, error) {
 	var all usage
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")

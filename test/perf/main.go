@@ -1,7 +1,7 @@
 // Command perf measures how fast jobs start and end and what that costs, on a real API server with etcd, the default
-// scheduler and nodes that KWOK simulates. Each measurement has a fresh control plane. One run measures three
-// systems: the floor (a program that only creates the same pods), batch/v1 Job (the controller of Kubernetes, in a
-// process of its own) and this repository's operator. docs/performance.md explains the result.
+// scheduler and nodes that KWOK simulates. Each measurement has a fresh control plane. One run measures three systems:
+// the floor (a program that only creates the same pods), batch/v1 Job (the controller of Kubernetes, in a process of
+// its own) and this repository's operator. docs/performance.md explains the result.
 package main
 
 import (

@@ -40,8 +40,8 @@ func runScheduler(newCommand func() *cobra.Command) func() error {
 // profileEnv is the environment variable that names the directory for profiles.
 const profileEnv = "PERF_PROFILE"
 
-// runProfiledOperator runs the operator with the command line's arguments and profiles it. The operator has no flag
-// for profiles.
+// runProfiledOperator runs the operator with the command line's arguments and profiles it. The operator has no flag for
+// profiles.
 func runProfiledOperator() error {
 	return profiled(os.Getenv(profileEnv), func() error {
 		return operator.NewCommand(&configv1alpha1.OperatorConfiguration{}).ExecuteContext(ctrl.SetupSignalHandler())

@@ -115,8 +115,8 @@ func (g *groups) podsOf(name string) []*corev1.Pod {
 	return all
 }
 
-// throughput measures a contender that starts when all pods exist. The clock runs from the end of the contender's
-// cache sync until a watch has seen the last binding; CPU and requests count until the contender is quiet again.
+// throughput measures a contender that starts when all pods exist. The clock runs from the end of the contender's cache
+// sync until a watch has seen the last binding; CPU and requests count until the contender is quiet again.
 func (st *stage) throughput(g *groups) (*result, error) {
 	if err := st.submit(g); err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (st *stage) clearAll(g *groups) error {
 	return st.seen.awaitGone(st.ctx, g.pods())
 }
 
-// running calls do while the contender runs, and records the contender's cost for the number of pods: CPU and
-// requests from the end of its cache sync until it is quiet again.
+// running calls do while the contender runs, and records the contender's cost for the number of pods: CPU and requests
+// from the end of its cache sync until it is quiet again.
 func (st *stage) running(c *contender, r *result, pods int, do func(context.Context) error) error {
 	if _, err := st.audit.Next(); err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// stage is an API server with node objects but no kubelets: pods are bound and never run. Schedulers start and stop
-// on it.
+// stage is an API server with node objects but no kubelets: pods are bound and never run. Schedulers start and stop on
+// it.
 type stage struct {
 	*plane
 	settings *settings

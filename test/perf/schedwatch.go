@@ -98,8 +98,8 @@ func (b *bindings) untilEviction(group string) time.Duration {
 	return b.evicted.Sub(b.groups[group].complete)
 }
 
-// waits returns, for each group that is bound, the time from the creation of its last pod until the binding of its
-// last pod.
+// waits returns, for each group that is bound, the time from the creation of its last pod until the binding of its last
+// pod.
 func (b *bindings) waits() []time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

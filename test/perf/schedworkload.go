@@ -156,8 +156,7 @@ func unfit() workload {
 }
 
 // addUnfit adds 1,000 groups of four pods that do not fit, and records the cost of trying all of them. In half of the
-// groups no pod fits a node; in the others one pod fits, on the only node that the selector allows, and no second
-// one.
+// groups no pod fits a node; in the others one pod fits, on the only node that the selector allows, and no second one.
 func (st *stage) addUnfit(r *result) error {
 	const all, sorts = 1000, 20
 	c := gangs(4)
@@ -183,8 +182,8 @@ func (st *stage) addUnfit(r *result) error {
 	return nil
 }
 
-// preemption measures how fast a gang of 64 preempts 64 of 1,000 pods of a queue with lower priority, which fill
-// 1,000 nodes.
+// preemption measures how fast a gang of 64 preempts 64 of 1,000 pods of a queue with lower priority, which fill 1,000
+// nodes.
 func preemption() workload {
 	const nodes = 1000
 	return onStage("sched-preempt", "a gang of 64 evicts 64 of 1,000 pods on 1,000 nodes", nodes, []*contender{gangs(64)},

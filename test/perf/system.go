@@ -37,8 +37,7 @@ type system struct {
 var systems = []*system{
 	{name: "floor", title: "floor", objects: barePods},
 	{
-		// This is the lower bound of any controller of such jobs: it has to read each job and to create the same
-		// pods.
+		// This is the lower bound of any controller of such jobs: it has to read each job and to create the same pods.
 		name: "objects", title: "floor with jobs",
 		objects: func(job string, replicas int) []client.Object {
 			return append(genericJob(job, replicas), barePods(job, replicas)...)

@@ -14,8 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// bindDefault binds the pods of default-scheduler to the only node until the test ends. The plane has no kube-scheduler:
-// the one of the embedded cluster would also schedule the pods of the t9k-scheduler, which the chart installs here.
+// bindDefault binds the pods of default-scheduler to the only node until the test ends. The plane has no
+// kube-scheduler: the one of the embedded cluster would also schedule the pods of the t9k-scheduler, which the chart
+// installs here.
 func bindDefault(s *namespace.Test) {
 	s.Helper()
 	nodes := &corev1.NodeList{}

@@ -184,8 +184,8 @@ func thisRelease(t *testing.T, version string) release {
 	return r
 }
 
-// anyoneMayRun copies the programs of a release to a folder that every user may read, since those of the chart's pods run
-// as a user without rights.
+// anyoneMayRun copies the programs of a release to a folder that every user may read, since those of the chart's pods
+// run as a user without rights.
 func (r release) anyoneMayRun(t *testing.T) release {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t9k-"+r.version+"-") //nolint:usetesting // the parents of t.TempDir can be read by their owner only

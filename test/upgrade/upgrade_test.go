@@ -20,8 +20,8 @@ import (
 
 const systemNamespace = config.Namespace
 
-// TestUpgradeAndRemoval has 50 jobs and 10 gangs live through an upgrade from the last release to this version and to one
-// with a further field, through the way back, and through a removal and a new installation. Then they end well.
+// TestUpgradeAndRemoval has 50 jobs and 10 gangs live through an upgrade from the last release to this version and to
+// one with a further field, through the way back, and through a removal and a new installation. Then they end well.
 func TestUpgradeAndRemoval(t *testing.T) {
 	if !*withHelm {
 		t.Skip("upgrades an installation by Helm: make e2e-upgrade")
@@ -83,8 +83,8 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	checkRemains(s, before, nil)
 }
 
-// createQueue creates a queue with room for all gangs of the workload but the last ones. It has the name of the
-// test's namespace, so it is not taken for something that a removal leaves.
+// createQueue creates a queue with room for all gangs of the workload but the last ones. It has the name of the test's
+// namespace, so it is not taken for something that a removal leaves.
 func createQueue(s *namespace.Test) string {
 	s.Helper()
 	room := resource.NewMilliQuantity(10*gangSize*fittingGangs+5, resource.DecimalSI)

@@ -65,8 +65,8 @@ func parsePackage(dir string) (*apiPackage, error) {
 	return pkg, nil
 }
 
-// addFile adds the types of a file and returns its constants. They are added later, because their types can be
-// declared in another file.
+// addFile adds the types of a file and returns its constants. They are added later, because their types can be declared
+// in another file.
 func (p *apiPackage) addFile(file *ast.File) []*ast.ValueSpec {
 	_, markers := splitDoc(file.Doc)
 	if group := marker(markers, "groupName"); group != "" {
@@ -155,8 +155,8 @@ func splitDoc(comment *ast.CommentGroup) (doc string, markers []string) {
 	return strings.TrimSpace(strings.Join(prose, "\n")), markers
 }
 
-// withoutName removes the Go name from the doc comment of a constant, because the page shows only the constant's
-// value: "JobPaused: paused." becomes "Paused.", "CleanUpNone keeps every pod." becomes "Keeps every pod."
+// withoutName removes the Go name from the doc comment of a constant, because the page shows only the constant's value:
+// "JobPaused: paused." becomes "Paused.", "CleanUpNone keeps every pod." becomes "Keeps every pod."
 func withoutName(doc, name string) string {
 	rest, ok := strings.CutPrefix(doc, name)
 	if !ok || rest == "" {

@@ -242,7 +242,8 @@ func metricsIn(e parser.Expr) []string {
 	return names
 }
 
-// TestAlertsAreComplete looks at what an alert needs beside its expression, at its metrics and at its section in the docs.
+// TestAlertsAreComplete looks at what an alert needs beside its expression, at its metrics and at its section in the
+// docs.
 func TestAlertsAreComplete(t *testing.T) {
 	documented := documentedMetrics(t)
 	sections := sectionsOf(t, filepath.Join(root, "docs", "alerts.md"))

@@ -180,8 +180,8 @@ func TestDashboardsShowSomething(t *testing.T) {
 // samples is the number of scrapes of the recorded programs.
 const samples = 90
 
-// recorded returns the recorded metrics as a command that loads series. Gauges stay as they were, and counters have grown
-// evenly to what they were.
+// recorded returns the recorded metrics as a command that loads series. Gauges stay as they were, and counters have
+// grown evenly to what they were.
 func recorded(t *testing.T) string {
 	t.Helper()
 	load := "load 1m\n"

@@ -25,7 +25,8 @@ type packed struct {
 	mode os.FileMode
 }
 
-// archive writes programs, the licence and those of others as one archive: a zip if its name says so, otherwise a tar.gz.
+// archive writes programs, the licence and those of others as one archive: a zip if its name says so, otherwise a
+// tar.gz.
 func (r *release) archive(name string, programs ...string) error {
 	var files []packed
 	for _, path := range programs {

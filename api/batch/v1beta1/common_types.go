@@ -66,8 +66,8 @@ type ReplicaDebugSet struct {
 	// SkipInitContainer omits the init containers.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in the
-	// template. Unset or empty: ["sleep", "inf"].
+	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in
+	// the template. Unset or empty: ["sleep", "inf"].
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
@@ -98,13 +98,13 @@ type ResumeSpec struct {
 	// SkipInitContainer omits the init containers.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or empty:
-	// the template's.
+	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or
+	// empty: the template's.
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
-	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or empty: the
-	// template's.
+	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or
+	// empty: the template's.
 	// +optional
 	// +listType=atomic
 	Args []string `json:"args,omitempty"`

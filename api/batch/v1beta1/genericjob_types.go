@@ -1,11 +1,11 @@
 package v1beta1
 
-// The rules in CEL are for clusters without webhooks; the controller checks the same and more. They cost the API
-// server little: rules for new jobs begin with oldSelf.hasValue(), and rules that compare a job with its old state
-// first recognise a write of the status, which never changes the spec. Comparing pod templates takes milliseconds.
-// The rules that all kinds of job have, on names, roles and immutable fields, are in internal/kinds/schema.go. The
-// rules check only the first and the last entry of a list of ranks: the API server estimates the cost from the
-// longest lists allowed, and would refuse more.
+// The rules in CEL are for clusters without webhooks; the controller checks the same and more. They cost the API server
+// little: rules for new jobs begin with oldSelf.hasValue(), and rules that compare a job with its old state first
+// recognise a write of the status, which never changes the spec. Comparing pod templates takes milliseconds. The rules
+// that all kinds of job have, on names, roles and immutable fields, are in internal/kinds/schema.go. The rules check
+// only the first and the last entry of a list of ranks: the API server estimates the cost from the longest lists
+// allowed, and would refuse more.
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -96,8 +96,8 @@ type GenericJobSpec struct {
 	// RunMode chooses between running at once (the default), debugging and pausing.
 	// +optional
 	RunMode *RunMode `json:"runMode,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
-	// pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
+	// are pending, running or unknown) or All.
 	// +optional
 	CleanUpPolicy CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
 	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
@@ -129,7 +129,8 @@ type ReplicaSpec struct {
 	// RestartPolicy says when a replica is restarted.
 	// +optional
 	RestartPolicy *RestartPolicy `json:"restartPolicy,omitempty"`
-	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
+	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
+	// pods.
 	Template corev1.PodTemplateSpec `json:"template"`
 }
 
@@ -138,8 +139,8 @@ type RestartPolicy struct {
 	// Policy is OnFailure (the default), Always (also after success) or Never.
 	// +optional
 	Policy RestartPolicyType `json:"policy,omitempty"`
-	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound for
-	// Always.
+	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound
+	// for Always.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Limit *int32 `json:"limit,omitempty"`

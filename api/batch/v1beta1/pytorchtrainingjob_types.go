@@ -100,8 +100,8 @@ type ElasticConfig struct {
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 
-// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed
-// by the arguments of the container: the script and its arguments. The container's command is ignored.
+// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed by
+// the arguments of the container: the script and its arguments. The container's command is ignored.
 type TorchrunConfig struct {
 	// Enabled switches torchrun on.
 	// +optional
@@ -109,8 +109,8 @@ type TorchrunConfig struct {
 	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
-	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:
-	// torchrun's own default.
+	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails.
+	// Unset: torchrun's own default.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxRestarts *int32 `json:"maxRestarts,omitempty"`

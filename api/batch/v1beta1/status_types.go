@@ -61,10 +61,11 @@ const (
 	ReasonCreatingReplicas Reason = "CreatingReplicas"
 	// ReasonUnschedulable (Running): the scheduler finds no room; the message is the scheduler's.
 	ReasonUnschedulable Reason = "Unschedulable"
-	// ReasonImpossible (Running): the job could not start even if nothing else ran; the message is the scheduler's. It starts once
-	// the quota of its queue or the nodes change.
+	// ReasonImpossible (Running): the job could not start even if nothing else ran; the message is the scheduler's. It
+	// starts once the quota of its queue or the nodes change.
 	ReasonImpossible Reason = "Impossible"
-	// ReasonNotStarted (Running): a pod is bound to a node and its containers cannot start yet; the message is the kubelet's.
+	// ReasonNotStarted (Running): a pod is bound to a node and its containers cannot start yet; the message is the
+	// kubelet's.
 	ReasonNotStarted Reason = "ContainersNotStarted"
 	// ReasonRestarting (Running): replicas are being replaced.
 	ReasonRestarting Reason = "RestartingReplicas"
@@ -231,8 +232,8 @@ type ReplicaStatus struct {
 	// +optional
 	// +listType=atomic
 	Containers []ContainerStatus `json:"containers,omitempty"`
-	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number
-	// of incidents that this replica began.
+	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number of
+	// incidents that this replica began.
 	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of earlier pods of this replica. Restarts and replacements both count.
@@ -253,8 +254,7 @@ type ReplicaStatus struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields
-// below.
+// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields below.
 type OmittedReplicas struct {
 	// Ranks lists the replicas as ranges, for example "0-41,57".
 	Ranks string `json:"ranks"`
@@ -356,8 +356,8 @@ type JobStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []JobCondition `json:"conditions,omitempty"`
-	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and
-	// not with a disruption.
+	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and not
+	// with a disruption.
 	// +optional
 	BackoffCount int32 `json:"backoffCount"`
 	// Restarts is the number of incidents. An incident begins when a replica ends and it, or all replicas, restart.

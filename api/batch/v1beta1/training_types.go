@@ -24,7 +24,8 @@ type TrainingReplicaSpec struct {
 	// too.
 	// +optional
 	RestartPolicy TrainingRestartPolicy `json:"restartPolicy,omitempty"`
-	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
+	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
+	// pods.
 	Template corev1.PodTemplateSpec `json:"template"`
 }
 
@@ -47,13 +48,13 @@ const (
 // RunPolicy bounds a training job and says what happens after its end. All fields except restartScope may change on a
 // live job.
 type RunPolicy struct {
-	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
-	// running pods are stopped, whatever cleanUpPolicy says. Unset: never.
+	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime.
+	// Its running pods are stopped, whatever cleanUpPolicy says. Unset: never.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a
-	// replica that fails before all run again costs no further one. Defaults to 3.
+	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a replica
+	// that fails before all run again costs no further one. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
@@ -62,8 +63,8 @@ type RunPolicy struct {
 	// process group, which a single replica cannot rejoin. It cannot change on a live job.
 	// +optional
 	RestartScope RestartScope `json:"restartScope,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
-	// pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
+	// are pending, running or unknown) or All.
 	// +optional
 	CleanUpPolicy CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
 	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.

@@ -84,8 +84,8 @@ type Jobs struct {
 	// ClusterDomain is the DNS domain of the cluster. Unset: detected, else cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
-	// MaxReplicas is the largest number of replicas of one job. Above 10000, the bound on the total size of a job's pods
-	// grows in proportion.
+	// MaxReplicas is the largest number of replicas of one job. Above 10000, the bound on the total size of a job's
+	// pods grows in proportion.
 	// +optional
 	// +default=10000
 	// +kubebuilder:validation:Minimum=1
@@ -95,8 +95,8 @@ type Jobs struct {
 	// +default=1000
 	// +kubebuilder:validation:Minimum=1
 	MaxListedReplicas *int32 `json:"maxListedReplicas,omitempty"`
-	// ForceDeleteAfter is the time after which a pod that is being deleted on a node that is gone or not ready is deleted
-	// by force and replaced. A pod on a ready node never is.
+	// ForceDeleteAfter is the time after which a pod that is being deleted on a node that is gone or not ready is
+	// deleted by force and replaced. A pod on a ready node never is.
 	// +optional
 	// +default="5m0s"
 	ForceDeleteAfter *metav1.Duration `json:"forceDeleteAfter,omitempty"`
@@ -108,9 +108,9 @@ type Jobs struct {
 	// +optional
 	// +default="5m0s"
 	MaxRestartBackoff *metav1.Duration `json:"maxRestartBackoff,omitempty"`
-	// LogReadTime is for how long after the end of a replica its pod stays at least, before the operator deletes it for a
-	// restart, for clean-up, or with its job at the end of the TTL, so that the archive of the console can read its log.
-	// What users ask for, such as a pause, never waits.
+	// LogReadTime is for how long after the end of a replica its pod stays at least, before the operator deletes it for
+	// a restart, for clean-up, or with its job at the end of the TTL, so that the archive of the console can read its
+	// log. What users ask for, such as a pause, never waits.
 	// +optional
 	// +default="0s"
 	LogReadTime *metav1.Duration `json:"logReadTime,omitempty"`
@@ -127,8 +127,8 @@ type TensorBoards struct {
 	// +optional
 	// +default="24h0m0s"
 	SuspendAfter *metav1.Duration `json:"suspendAfter,omitempty"`
-	// User is the user and group that TensorBoards run as by default. 0: those of their images, without the restrictions
-	// of Pod Security level restricted.
+	// User is the user and group that TensorBoards run as by default. 0: those of their images, without the
+	// restrictions of Pod Security level restricted.
 	// +optional
 	// +default=65532
 	// +kubebuilder:validation:Minimum=0

@@ -157,8 +157,8 @@ const (
 	ReasonShapeUnknown = "ResourceShapeUnknown"
 	// ReasonNoRoom: the nodes have no room for the group's minimum.
 	ReasonNoRoom = "NoRoom"
-	// ReasonImpossible: the group could not start even if nothing else ran: it needs more than the whole quota of its queue, or than
-	// its nodes have. It starts once the quota or the nodes change.
+	// ReasonImpossible: the group could not start even if nothing else ran: it needs more than the whole quota of its
+	// queue, or than its nodes have. It starts once the quota or the nodes change.
 	ReasonImpossible = "Impossible"
 	// ReasonPreempting: pods of other queues are being evicted for the group.
 	ReasonPreempting = "Preempting"

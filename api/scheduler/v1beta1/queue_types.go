@@ -12,8 +12,7 @@ const DefaultQueue = "default"
 const (
 	// LabelDefaultQueue is the queue of those jobs and TensorBoards of the namespace that do not name a queue.
 	LabelDefaultQueue = "scheduler.tensorstack.dev/default-queue"
-	// LabelRequireQueue, with the value "true", makes admission refuse jobs and TensorBoards that do not name a
-	// queue.
+	// LabelRequireQueue, with the value "true", makes admission refuse jobs and TensorBoards that do not name a queue.
 	LabelRequireQueue = "scheduler.tensorstack.dev/require-queue"
 )
 
@@ -84,9 +83,9 @@ type QueueSpec struct {
 	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="write it like 1w2d or 90m: numbers with the units y, w, d, h, m, s and ms, in this order and each at most once"
 	MaxDuration string `json:"maxDuration,omitempty"`
-	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as YAML, the
-	// largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is missing or its value
-	// cannot be read, nothing new starts in the queue.
+	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as
+	// YAML, the largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is
+	// missing or its value cannot be read, nothing new starts in the queue.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]*$`
@@ -96,8 +95,8 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator of matchExpressions is one of In, NotIn, Exists and DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="the operators In and NotIn need values, and the others take none"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC verb
-	// "use" on the queue may use it from any namespace.
+	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC
+	// verb "use" on the queue may use it from any namespace.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator of matchExpressions is one of In, NotIn, Exists and DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="the operators In and NotIn need values, and the others take none"
@@ -135,7 +134,8 @@ type QueueConditionType string
 const (
 	// QueueOpen is True while groups of the queue may start.
 	QueueOpen QueueConditionType = "Open"
-	// QueueWithinQuota is True while the pods of the queue request no more than its quota. Queues without a quota do not have it.
+	// QueueWithinQuota is True while the pods of the queue request no more than its quota. Queues without a quota do
+	// not have it.
 	QueueWithinQuota QueueConditionType = "WithinQuota"
 	// QueueShapeKnown is True while the queue's resourceShapeProfile can be read. Queues without one do not have it.
 	QueueShapeKnown QueueConditionType = "ResourceShapeKnown"
@@ -182,8 +182,8 @@ type QueueStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []QueueCondition `json:"conditions,omitempty"`
-	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it
-	// cannot be read.
+	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it cannot
+	// be read.
 	// +optional
 	ResourceShape *ResourceShape `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.

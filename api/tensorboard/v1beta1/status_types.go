@@ -45,7 +45,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonNameTaken (Ready): an object of a needed name belongs to somebody else.
 	ReasonNameTaken = "NameTaken"
-	// ReasonCreateRefused (Ready): the API server refuses an object of the TensorBoard; the message is the API server's.
+	// ReasonCreateRefused (Ready): the API server refuses an object of the TensorBoard; the message is the API
+	// server's.
 	ReasonCreateRefused = "CreateRefused"
 	// ReasonUnschedulable (Ready): the scheduler does not place the pod; the message is the scheduler's.
 	ReasonUnschedulable = "Unschedulable"

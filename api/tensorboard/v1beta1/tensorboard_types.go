@@ -5,7 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called NAME-tensorboard.
+// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called
+// NAME-tensorboard.
 //
 // +kubebuilder:object:root=true
 // +genclient

@@ -61,8 +61,8 @@ func valueFiles(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// TestRenderedChartMatchesGoldenFiles renders the chart with each file of values; test/integration applies the
-// results to an API server. The golden files leave out the common part, which TestDefaultsRenderTheSameAsConfig checks.
+// TestRenderedChartMatchesGoldenFiles renders the chart with each file of values; test/integration applies the results
+// to an API server. The golden files leave out the common part, which TestDefaultsRenderTheSameAsConfig checks.
 func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 	c := load(t)
 	for name, values := range valueFiles(t) {
@@ -166,8 +166,8 @@ func TestArchiveOverlayOfTheGuide(t *testing.T) {
 	checkSame(t, slices.DeleteFunc(added, func(o *unstructured.Unstructured) bool { return !strings.HasPrefix(o.GetName(), "t9k-console") }), dir)
 }
 
-// TestConsoleReadsLogsOnlyIfAsked verifies that the right to read the logs of all pods is granted only if the values ask
-// for it, and only for an archive.
+// TestConsoleReadsLogsOnlyIfAsked verifies that the right to read the logs of all pods is granted only if the values
+// ask for it, and only for an archive.
 func TestConsoleReadsLogsOnlyIfAsked(t *testing.T) {
 	for text, want := range map[string]int{
 		"console: {enabled: true}":                                       0,

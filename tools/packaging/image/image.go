@@ -1,6 +1,6 @@
 // Package image builds the container images of this project without a container runtime. It is not a general builder:
-// an image is one static program, certificate authorities, licences and a bill of materials. Two builds of the same program
-// yield the same digest. Start reading at Build.
+// an image is one static program, certificate authorities, licences and a bill of materials. Two builds of the same
+// program yield the same digest. Start reading at Build.
 package image
 
 import (

@@ -186,8 +186,8 @@ func checkBill(t *testing.T, data []byte) {
 	}
 }
 
-// contents returns the regular files of an image and verifies that every file has the time of the commit and belongs
-// to root.
+// contents returns the regular files of an image and verifies that every file has the time of the commit and belongs to
+// root.
 func contents(t *testing.T, img v1.Image) map[string]file {
 	t.Helper()
 	in := mutate.Extract(img)

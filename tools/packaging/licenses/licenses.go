@@ -1,6 +1,6 @@
-// Package licenses finds the licences of everything that is compiled into the product's programs, and refuses those under
-// which the programs could not be passed on. It reads the modules on this machine and needs no network. Start reading at
-// Collect.
+// Package licenses finds the licences of everything that is compiled into the product's programs, and refuses those
+// under which the programs could not be passed on. It reads the modules on this machine and needs no network. Start
+// reading at Collect.
 package licenses
 
 import (

@@ -24,8 +24,8 @@ type GenericJobSpecApplyConfiguration struct {
 	Service *ServiceOptionApplyConfiguration `json:"service,omitempty"`
 	// RunMode chooses between running at once (the default), debugging and pausing.
 	RunMode *RunModeApplyConfiguration `json:"runMode,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
-	// pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
+	// are pending, running or unknown) or All.
 	CleanUpPolicy *batchv1beta1.CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
 	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`

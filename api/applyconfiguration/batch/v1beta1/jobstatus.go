@@ -20,8 +20,8 @@ type JobStatusApplyConfiguration struct {
 	Aggregate *AggregateApplyConfiguration `json:"aggregate,omitempty"`
 	// Conditions holds the latest observations of the job's state. Every status has one condition of each type.
 	Conditions []JobConditionApplyConfiguration `json:"conditions,omitempty"`
-	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and
-	// not with a disruption.
+	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and not
+	// with a disruption.
 	BackoffCount *int32 `json:"backoffCount,omitempty"`
 	// Restarts is the number of incidents. An incident begins when a replica ends and it, or all replicas, restart.
 	// Replicas that fail before all run again belong to the same incident.

@@ -9,8 +9,7 @@ import (
 // OmittedReplicasApplyConfiguration represents a declarative configuration of the OmittedReplicas type for use
 // with apply.
 //
-// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields
-// below.
+// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields below.
 type OmittedReplicasApplyConfiguration struct {
 	// Ranks lists the replicas as ranges, for example "0-41,57".
 	Ranks *string `json:"ranks,omitempty"`

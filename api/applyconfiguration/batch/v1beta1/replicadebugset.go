@@ -11,8 +11,8 @@ type ReplicaDebugSetApplyConfiguration struct {
 	Type *string `json:"type,omitempty"`
 	// SkipInitContainer omits the init containers.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in the
-	// template. Unset or empty: ["sleep", "inf"].
+	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in
+	// the template. Unset or empty: ["sleep", "inf"].
 	Command []string `json:"command,omitempty"`
 }
 

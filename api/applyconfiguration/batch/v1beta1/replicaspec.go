@@ -17,7 +17,8 @@ type ReplicaSpecApplyConfiguration struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// RestartPolicy says when a replica is restarted.
 	RestartPolicy *RestartPolicyApplyConfiguration `json:"restartPolicy,omitempty"`
-	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
+	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
+	// pods.
 	Template *v1.PodTemplateSpec `json:"template,omitempty"`
 }
 

@@ -19,8 +19,8 @@ type ReplicaStatusApplyConfiguration struct {
 	Phase *batchv1beta1.ReplicaPhase `json:"phase,omitempty"`
 	// Containers lists the state of the main containers.
 	Containers []ContainerStatusApplyConfiguration `json:"containers,omitempty"`
-	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number
-	// of incidents that this replica began.
+	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number of
+	// incidents that this replica began.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Attempt is the number of earlier pods of this replica. Restarts and replacements both count.
 	Attempt *int32 `json:"attempt,omitempty"`

@@ -13,8 +13,8 @@ import (
 type RestartPolicyApplyConfiguration struct {
 	// Policy is OnFailure (the default), Always (also after success) or Never.
 	Policy *batchv1beta1.RestartPolicyType `json:"policy,omitempty"`
-	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound for
-	// Always.
+	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound
+	// for Always.
 	Limit *int32 `json:"limit,omitempty"`
 	// Scope says which replicas restart when one of this role fails. Replica (the default): only that one. Job: all
 	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit

@@ -11,11 +11,11 @@ type ResumeSpecApplyConfiguration struct {
 	Type *string `json:"type,omitempty"`
 	// SkipInitContainer omits the init containers.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or empty:
-	// the template's.
+	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or
+	// empty: the template's.
 	Command []string `json:"command,omitempty"`
-	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or empty: the
-	// template's.
+	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or
+	// empty: the template's.
 	Args []string `json:"args,omitempty"`
 }
 

@@ -12,18 +12,18 @@ import (
 // RunPolicy bounds a training job and says what happens after its end. All fields except restartScope may change on a
 // live job.
 type RunPolicyApplyConfiguration struct {
-	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime. Its
-	// running pods are stopped, whatever cleanUpPolicy says. Unset: never.
+	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime.
+	// Its running pods are stopped, whatever cleanUpPolicy says. Unset: never.
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a
-	// replica that fails before all run again costs no further one. Defaults to 3.
+	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a replica
+	// that fails before all run again costs no further one. Defaults to 3.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 	// RestartScope says which replicas restart when one fails. Replica (the default): only that one. Job: all that have
 	// not ended for good, except those of roles whose restartPolicy is Never. Use Job for replicas that form one
 	// process group, which a single replica cannot rejoin. It cannot change on a live job.
 	RestartScope *batchv1beta1.RestartScope `json:"restartScope,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that are
-	// pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
+	// are pending, running or unknown) or All.
 	CleanUpPolicy *batchv1beta1.CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
 	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`

@@ -5,15 +5,15 @@ package v1beta1
 // TorchrunConfigApplyConfiguration represents a declarative configuration of the TorchrunConfig type for use
 // with apply.
 //
-// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed
-// by the arguments of the container: the script and its arguments. The container's command is ignored.
+// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed by
+// the arguments of the container: the script and its arguments. The container's command is ignored.
 type TorchrunConfigApplyConfiguration struct {
 	// Enabled switches torchrun on.
 	Enabled *bool `json:"enabled,omitempty"`
 	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
-	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails. Unset:
-	// torchrun's own default.
+	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails.
+	// Unset: torchrun's own default.
 	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
 	// ProcPerNode is torchrun's --nproc_per_node: the number of processes in each replica, or auto, cpu or gpu. Unset:
 	// torchrun's own default.

@@ -22,7 +22,8 @@ type TrainingReplicaSpecApplyConfiguration struct {
 	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
 	// too.
 	RestartPolicy *batchv1beta1.TrainingRestartPolicy `json:"restartPolicy,omitempty"`
-	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their pods.
+	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
+	// pods.
 	Template *v1.PodTemplateSpec `json:"template,omitempty"`
 }
 

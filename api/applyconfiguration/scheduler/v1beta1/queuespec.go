@@ -24,14 +24,14 @@ type QueueSpecApplyConfiguration struct {
 	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. The operator
 	// deletes older pods. Unset or 0: no limit.
 	MaxDuration *string `json:"maxDuration,omitempty"`
-	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as YAML, the
-	// largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is missing or its value
-	// cannot be read, nothing new starts in the queue.
+	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as
+	// YAML, the largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is
+	// missing or its value cannot be read, nothing new starts in the queue.
 	ResourceShapeProfile *string `json:"resourceShapeProfile,omitempty"`
 	// NodeSelector chooses the nodes that pods of the queue may use, by labels. Unset: all nodes.
 	NodeSelector *v1.LabelSelectorApplyConfiguration `json:"nodeSelector,omitempty"`
-	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC verb
-	// "use" on the queue may use it from any namespace.
+	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC
+	// verb "use" on the queue may use it from any namespace.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 }
 

@@ -15,8 +15,8 @@ type QueueStatusApplyConfiguration struct {
 	Allocated *v1.ResourceList `json:"allocated,omitempty"`
 	// Conditions holds the latest observations of the queue's state.
 	Conditions []QueueConditionApplyConfiguration `json:"conditions,omitempty"`
-	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it
-	// cannot be read.
+	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it cannot
+	// be read.
 	ResourceShape *ResourceShapeApplyConfiguration `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.
 	PodGroups *QueuePodGroupsApplyConfiguration `json:"podGroups,omitempty"`

@@ -11,7 +11,8 @@ import (
 // TensorBoardApplyConfiguration represents a declarative configuration of the TensorBoard type for use
 // with apply.
 //
-// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called NAME-tensorboard.
+// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called
+// NAME-tensorboard.
 type TensorBoardApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

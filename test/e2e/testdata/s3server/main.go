@@ -1,5 +1,5 @@
-// Command s3server is an object store with the files of a directory in one bucket, for tests. It has a module of its own, so
-// that what it is made of does not get among what the product is made of.
+// Command s3server is an object store with the files of a directory in one bucket, for tests. It has a module of its
+// own, so that what it is made of does not get among what the product is made of.
 package main
 
 import (
