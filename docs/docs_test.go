@@ -1,4 +1,4 @@
-// Package docs_test holds what the documentation says of the tree against the tree.
+// Package docs_test checks the statements of the documentation about the source tree against the tree.
 package docs_test
 
 import (
@@ -21,7 +21,7 @@ import (
 
 const root = ".."
 
-// TestImportTable holds the table of packages in architecture.md against what they import.
+// TestImportTable checks the table of packages in architecture.md against the actual imports.
 func TestImportTable(t *testing.T) {
 	rows := importTable(t)
 	imports := map[string][]string{}
@@ -47,7 +47,7 @@ func TestImportTable(t *testing.T) {
 
 var tableRow = regexp.MustCompile("(?m)^\\| `((?:api|cmd|internal)/[^`]*)` \\|[^|]*\\| ([^|]*) \\|$")
 
-// importTable is the third column of the table by the first.
+// importTable maps the first column of the table to the third.
 func importTable(t *testing.T) map[string]string {
 	rows := map[string]string{}
 	for _, m := range tableRow.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
@@ -59,7 +59,7 @@ func importTable(t *testing.T) map[string]string {
 	return rows
 }
 
-// rowOf is the row that speaks of a directory: its own, or that of the nearest directory above.
+// rowOf returns the row for a directory: its own row, or the row of the nearest parent directory.
 func rowOf(rows map[string]string, dir string) string {
 	for ; dir != "."; dir = filepath.Dir(dir) {
 		if _, ok := rows[dir]; ok {
@@ -82,8 +82,8 @@ func goDirs(t *testing.T) []string {
 	return dirs
 }
 
-// importsOf lists what a directory imports, as the table names it: packages of this module outside of its row, and the
-// parts of Kubernetes by which a package can reach a cluster.
+// importsOf lists the imports of a directory by their names in the table: packages of this module outside of its row,
+// and the Kubernetes packages with which a package can reach a cluster.
 func importsOf(t *testing.T, rows map[string]string, dir string) []string {
 	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	if err != nil {
@@ -115,7 +115,7 @@ func importsOf(t *testing.T, rows map[string]string, dir string) []string {
 	return names
 }
 
-// importName is how the table names an import; empty where it leaves it out.
+// importName returns the table's name of an import; empty if the table leaves the import out.
 func importName(path string) string {
 	if ours, ok := strings.CutPrefix(path, "tensorstack.dev/batch/"); ok {
 		if strings.HasPrefix(ours, "api/") {
@@ -133,7 +133,8 @@ func importName(path string) string {
 	return ""
 }
 
-// TestPlacesOfAKind holds CONTRIBUTING's list of the files that name each kind of job against the tree, both ways.
+// TestPlacesOfAKind checks CONTRIBUTING's list of the files that name each kind of job against the tree, in both
+// directions.
 func TestPlacesOfAKind(t *testing.T) {
 	listed := placesOfAKind(t)
 	for _, kind := range kinds.All {
@@ -156,7 +157,8 @@ func TestPlacesOfAKind(t *testing.T) {
 		})
 	}
 	slices.Sort(found)
-	// The conversion is named for the framework, which a file of the list cannot say; Kubeflow's kinds are not ours.
+	// The file of the conversion is named after the framework, which the list cannot express. Kubeflow's kinds are not
+	// kinds of this project.
 	found = slices.DeleteFunc(found, func(path string) bool {
 		return path == "internal/kinds/tensorflow.go" || strings.Contains(path, "convert")
 	})
@@ -179,7 +181,7 @@ func placesOfAKind(t *testing.T) []string {
 	return places
 }
 
-// generated tells what `make generate` writes, and test data.
+// generated reports whether a file is written by `make generate` or is test data.
 func generated(path string) bool {
 	return strings.HasSuffix(path, "_test.go") || strings.Contains(path, "zz_generated") || strings.Contains(path, "testdata/") ||
 		strings.HasPrefix(path, "api/applyconfiguration/") || strings.HasPrefix(path, "config/crd/batch.") || path == "config/rbac/role.yaml" ||

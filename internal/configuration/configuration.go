@@ -65,7 +65,7 @@ func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error
 
 // decode reads text into an object of a kind. Every error names the path of its field.
 func decode(text []byte, into any, kind string, path *field.Path) error {
-	data, err := yaml.YAMLToJSONStrict(text) // which finds repeated fields of YAML
+	data, err := yaml.YAMLToJSONStrict(text) // it detects duplicate fields
 	if err != nil {
 		return fmt.Errorf("reading YAML: %w", err)
 	}

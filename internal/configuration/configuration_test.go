@@ -105,7 +105,8 @@ func TestGangArgsErrorsNameThePathInTheFile(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreThoseOfTheMarkers holds the defaults against the markers of the types, which the reference shows.
+// TestDefaultsAreThoseOfTheMarkers checks the defaults against the markers of the types, from which the reference is
+// generated.
 func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	marked := regexp.MustCompile(`(?s)\+default=("?)([^\n"]*)"?\n(?:\t// \+[^\n]*\n)*\t\w+ +\S+ +` + "`" + `json:"(\w+)`)
 	operator, gang, console := &configv1alpha1.OperatorConfiguration{}, &configv1alpha1.T9kGangArgs{}, &configv1alpha1.ConsoleConfiguration{}

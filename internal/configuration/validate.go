@@ -12,7 +12,7 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// Off is the address of a server that does not run.
+// Off is the bind address that disables a server.
 const Off = "0"
 
 // Serves reports whether a server with this address runs.
@@ -72,7 +72,7 @@ func validateGang(a *configv1alpha1.T9kGangArgs, path *field.Path) field.ErrorLi
 	return append(all, validateTracing(a.Tracing, child(path, "tracing"))...)
 }
 
-// validateTracing validates where traces go; nil is nowhere.
+// validateTracing validates the tracing settings; nil disables tracing.
 func validateTracing(t *configv1alpha1.Tracing, path *field.Path) field.ErrorList {
 	if t == nil {
 		return nil

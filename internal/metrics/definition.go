@@ -71,13 +71,13 @@ func (d Definition) Histogram() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.Buckets}, d.labels())
 }
 
-// Desc returns the description that collectors use which compute their values when they are scraped.
+// Desc returns the description for collectors that compute their values at scrape time.
 func (d Definition) Desc() *prometheus.Desc {
 	return prometheus.NewDesc(d.Name, d.Help, d.labels(), nil)
 }
 
-// Registered returns a function that registers a collector until its context ends. As a runnable of a manager it makes
-// only the leader report.
+// Registered returns a function that registers a collector until its context ends. If a manager runs the function, only
+// the leader reports the metric.
 func Registered(registry prometheus.Registerer, c prometheus.Collector) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := registry.Register(c); err != nil {

@@ -89,7 +89,8 @@ func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.Pas
 	}
 	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
-	f.Bool("version", false, "print the version and exit") // cobra acts on it; in t9k-local there is one of Kubernetes' packages
+	// cobra handles the flag; in t9k-local, Kubernetes' packages define one of the same name
+	f.Bool("version", false, "print the version and exit")
 	f.StringVar(&o.configFile, "config", "", "configuration file, an OperatorConfiguration of "+configv1alpha1.GroupVersion+"; unset: the defaults")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: $KUBECONFIG, or the ServiceAccount of the operator's pod")
 	f.StringVar(&o.namespace, "namespace", podNamespace(), "namespace of the leader's Lease and of the webhook's Secret; unset: the pod's own")
@@ -232,7 +233,7 @@ func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manage
 	}
 }
 
-// awaitCRDs is the interval at which an operator that lacks the kinds of jobs looks for them.
+// awaitCRDs is the interval at which the operator checks for the CRDs of jobs if they are missing.
 const awaitCRDs = time.Second
 
 // A leader that has not renewed its lease for renewDeadline ends, and another operator leads after leaseDuration. It

@@ -28,8 +28,8 @@ func (r permissionReview) Start(ctx context.Context) error {
 	return nil
 }
 
-// mend says what to do about missing permissions.
-const mend = "grant its ServiceAccount the roles of config/rbac and config/webhook again, for example by upgrading the installation"
+// remedy is the advice in messages about missing permissions.
+const remedy = "grant its ServiceAccount the roles of config/rbac and config/webhook again, for example by upgrading the installation"
 
 // addPermissions adds the review of permissions to a manager, and its readiness check.
 func (o *options) addPermissions(mgr ctrl.Manager, ready *probes) error {
@@ -41,7 +41,7 @@ func (o *options) addPermissions(mgr ctrl.Manager, ready *probes) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the review of permissions: %w", err)
 	}
-	review := &permissions.Review{Program: "the operator", Mend: mend, Client: client.SelfSubjectAccessReviews(), Needed: needed}
+	review := &permissions.Review{Program: "the operator", Remedy: remedy, Client: client.SelfSubjectAccessReviews(), Needed: needed}
 	ready.add("permissions", func(*http.Request) error { return review.Problem() })
 	if err := mgr.Add(permissionReview{review}); err != nil {
 		return fmt.Errorf("adding the review of permissions: %w", err)
@@ -74,7 +74,8 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 	return needed, nil
 }
 
-// leavesUnused reports whether the operator's settings make a right to a resource in a namespace, or in all, needless.
+// leavesUnused reports whether the operator does not need a right to a resource in a namespace with its current
+// settings. An empty namespace means all namespaces.
 func (o *options) leavesUnused(resource, namespace string) bool {
 	switch resource {
 	case "tokenreviews", "subjectaccessreviews":

@@ -22,8 +22,8 @@ import (
 // interval is the interval between two reviews if no permission is missing.
 const interval = 10 * time.Minute
 
-// While a permission is missing, the delay before the next review doubles from firstDelay to longestDelay: a cluster
-// that has just started lacks roles for a moment.
+// While a permission is missing, the delay before the next review doubles from firstDelay to longestDelay: a new
+// cluster may not have created all roles yet.
 const (
 	firstDelay   = 200 * time.Millisecond
 	longestDelay = 5 * time.Second
@@ -33,9 +33,9 @@ const (
 type Review struct {
 	// Program is the subject of the problem's text, such as "the operator".
 	Program string
-	// Mend says what to do about missing permissions.
-	Mend string
-	// Client sends the questions.
+	// Remedy says what to do about missing permissions.
+	Remedy string
+	// Client creates the SelfSubjectAccessReviews.
 	Client authorizationclient.SelfSubjectAccessReviewInterface
 	// Needed lists the permissions.
 	Needed []authorizationv1.ResourceAttributes
@@ -103,7 +103,7 @@ func (r *Review) set(ctx context.Context, missing []string) {
 	var problem error
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		problem = fmt.Errorf("%s may not %s: %s", r.Program, strings.Join(missing, ", "), r.Mend)
+		problem = fmt.Errorf("%s may not %s: %s", r.Program, strings.Join(missing, ", "), r.Remedy)
 	}
 	r.mu.Lock()
 	before, first := r.problem, !r.reviewed

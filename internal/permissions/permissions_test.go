@@ -19,7 +19,7 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestProgramIsNotReadyBeforeTheFirstReview(t *testing.T) {
-	r := &Review{Program: "the scheduler", Mend: "grant it"}
+	r := &Review{Program: "the scheduler", Remedy: "grant it"}
 	if r.Problem() == nil {
 		t.Error("it is ready")
 	}

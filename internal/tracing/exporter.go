@@ -9,10 +9,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reportInterval is the shortest time between two lines of the log about a collector that takes no spans.
+// reportInterval is the shortest time between two log lines about an unavailable collector.
 const reportInterval = 5 * time.Minute
 
-// exporter sends spans and logs failures, few of them: a collector may be away for long, and nothing depends on it.
+// exporter sends spans and logs failures at most once per reportInterval, because a collector may be unavailable for a
+// long time and nothing depends on it.
 type exporter struct {
 	sdktrace.SpanExporter
 	logger   klog.Logger
@@ -28,7 +29,7 @@ func newExporter(ctx context.Context, sender sdktrace.SpanExporter, endpoint str
 	return &exporter{SpanExporter: sender, logger: klog.FromContext(ctx), endpoint: endpoint}
 }
 
-// ExportSpans sends spans. It returns no error, because the SDK would log each one, by a logger that is global.
+// ExportSpans sends spans. It never returns an error, because the SDK would log each error through its global logger.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		e.failed(err, len(spans), time.Now())

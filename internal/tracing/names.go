@@ -29,6 +29,6 @@ const (
 	// Pods is the number of pods that were scheduled, and MinMember the number without which none was.
 	Pods      = attribute.Key("t9k.podgroup.pods")
 	MinMember = attribute.Key("t9k.podgroup.min_member")
-	// WaitReason is why the group waited at last.
+	// WaitReason is the last reason for which the group waited.
 	WaitReason = attribute.Key("t9k.podgroup.wait_reason")
 )

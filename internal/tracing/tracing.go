@@ -1,6 +1,6 @@
 // Package tracing sends OpenTelemetry spans of objects of the cluster to a collector. The identifiers of a span are
-// functions of its object, so that several programs, and a program that was restarted, add to one trace without telling
-// each other. The package does not know what the spans describe. Start reading at Recorder.
+// functions of its object, so several programs, or a restarted program, can add to one trace without exchanging a
+// context. The package does not know what the spans describe. Start reading at Recorder.
 package tracing
 
 import (
@@ -36,7 +36,7 @@ type Span struct {
 	// Start and End are the bounds of the interval.
 	Start, End time.Time
 	Attributes []attribute.KeyValue
-	// Failure says why what the span describes has failed; empty if it has not.
+	// Failure is the reason if the operation failed; empty otherwise.
 	Failure string
 }
 
@@ -50,16 +50,16 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// Recorder sends spans in the background. It never blocks: while the collector is away, it keeps the last spans up to a
-// limit and drops others. Recorder nil records nothing.
+// Recorder sends spans in the background. It never blocks: while the collector is unavailable, it keeps spans up to a
+// limit and drops the others. A nil Recorder discards all spans.
 type Recorder struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	exporter *exporter
 }
 
-// NewRecorder returns a recorder for a service, which is the name of a program; nil without settings. The context
-// provides the logger. The collector need not be there.
+// NewRecorder returns a recorder for a service (the name of a program), or nil if settings is nil. The context provides
+// the logger. The collector need not be reachable.
 func NewRecorder(ctx context.Context, settings *configv1alpha1.Tracing, service string) (*Recorder, error) {
 	if settings == nil {
 		return nil, nil
@@ -82,7 +82,7 @@ func newRecorder(ctx context.Context, sender sdktrace.SpanExporter, settings *co
 	return &Recorder{provider: provider, tracer: provider.Tracer("tensorstack.dev/batch"), exporter: e}
 }
 
-// Enabled reports whether the recorder records spans. Callers need not compute spans otherwise.
+// Enabled reports whether the recorder records spans. If not, callers can skip the computation of spans.
 func (r *Recorder) Enabled() bool { return r != nil }
 
 // Record records spans that have ended.

@@ -23,7 +23,7 @@ var began = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
 
-// sent returns what a collector receives of spans that the programs record, each with a recorder of its own.
+// sent returns the spans that a collector receives if each program records its spans with its own recorder.
 func sent(t *testing.T, rate int32, programs map[string][]Span) []collector.Span {
 	t.Helper()
 	c := collector.Start(t)
@@ -90,8 +90,8 @@ func TestProgramsSampleTheSameObjects(t *testing.T) {
 	}
 }
 
-// TestCollectorThatIsAway needs no time limit of its own: recording and closing return, although nobody takes the
-// spans.
+// TestCollectorThatIsAway verifies that recording and closing return even if no collector accepts the spans. The
+// timeout of the test is the limit.
 func TestCollectorThatIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
 	if err != nil {

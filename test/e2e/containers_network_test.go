@@ -27,7 +27,7 @@ const chartValues = "testdata/containers.values.yaml"
 const pythonName = "python:3"
 
 // flowClients are the pods that connect to the programs. The values of the chart select prometheus for the metrics and
-// proxy for the console. Of prometheus' namespace and label, neighbour and namesake have one each.
+// proxy for the console. neighbour has only the namespace of prometheus, and namesake only its label.
 var flowClients = []struct{ name, namespace, app string }{
 	{"prometheus", "monitoring", "prometheus"},
 	{"neighbour", "monitoring", "other"},
@@ -58,8 +58,9 @@ var flows = []struct {
 	{"console", 8081, everyone}, // probes
 }
 
-// checkNetworkPolicies looks who reaches the programs before anything enforces the chart's policies and afterwards.
-// They stay in force, so that the steps that follow show that webhooks answer and that pods become ready with them.
+// checkNetworkPolicies verifies which clients reach the programs before and after the chart's policies are enforced.
+// The policies stay in force, so the following steps also verify that webhooks answer and that pods become ready under
+// them.
 func (c *containers) checkNetworkPolicies() {
 	requirePacketFilter(c.T)
 	s := newSpaceOn(c.T, c.Plane)

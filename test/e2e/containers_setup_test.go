@@ -25,7 +25,7 @@ var withContainers = flag.Bool("containers", false, "run the tests that need con
 // chartDir is the chart.
 const chartDir = "../../charts/t9k-batch"
 
-// containerTools is what the tests with containers need of the machine.
+// containerTools holds the programs of the machine that the container tests need.
 type containerTools struct {
 	// busybox is a busybox that needs no libraries.
 	busybox string
@@ -60,7 +60,7 @@ func requireContainers(t *testing.T) containerTools {
 		require.Missing(t, "CNI plugins (Debian: apt-get install containernetworking-plugins)")
 	}
 	for _, path := range []string{"/bin/busybox", "/usr/bin/busybox"} {
-		if exec.Command("ldd", path).Run() != nil && exec.Command(path, "true").Run() == nil { // ldd refuses what is static
+		if exec.Command("ldd", path).Run() != nil && exec.Command(path, "true").Run() == nil { // ldd fails for static programs
 			tools.busybox = path
 		}
 	}

@@ -115,7 +115,7 @@ func (c *containers) checkWebhookAnswers() {
 	}
 }
 
-// createDefaulted returns why a job could not be created or is without the webhook's defaults.
+// createDefaulted creates a job and returns an error if that fails or if the job lacks the webhook's defaults.
 func (c *containers) createDefaulted() error {
 	yes, low, high := true, int32(2), int32(4)
 	j := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}

@@ -2,6 +2,6 @@
 // `t9k local` runs them. Each test has its own namespace, and most tests run in parallel on one cluster. Tests that
 // break parts of a cluster start their own.
 //
-// The test controls the processes of a job: they wait at a gate (order.go) until the test makes them end with an exit
-// code. So no test sleeps to wait for an event.
+// The test controls the processes of a job: they wait at a gate (package test/kit/gate, and order_test.go) until the
+// test makes them exit with a given code. No test therefore sleeps to wait for an event.
 package e2e

@@ -134,8 +134,8 @@ func (s *space) t9kOutput(args ...string) string {
 	return out.String()
 }
 
-// checkSays waits until the command line prints texts: what it reads may be written a moment after what the test has
-// waited for.
+// checkOutput waits until the command line prints the wanted texts, because the objects that it reads may be updated a
+// moment after the object that the test has waited for.
 func (s *space) checkOutput(args []string, want ...string) {
 	s.Helper()
 	line, text := strings.Join(args, " "), ""

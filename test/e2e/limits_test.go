@@ -27,7 +27,8 @@ const (
 // timeTolerance is the largest accepted error of a time limit. Kubernetes' times are whole seconds.
 const timeTolerance = time.Second
 
-// watchLag is the largest delay with which a busy machine shows the start of an interval, which then seems shorter.
+// watchLag is the largest delay with which the test observes the start of an interval on a busy machine; the interval
+// then appears shorter.
 const watchLag = time.Second / 2
 
 // TestTimeLimitsAreKeptWithinASecond verifies §5, §6 and §7: deadline, back-off delay and time to live are kept within

@@ -55,7 +55,7 @@ func readProcess(dir string) (process, error) {
 	if err != nil {
 		return p, err
 	}
-	// The name in brackets may contain anything.
+	// The process name is in parentheses and may contain any character.
 	var state string
 	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &p.parent); err != nil {
 		return p, err

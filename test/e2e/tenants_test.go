@@ -125,7 +125,7 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 		for _, r := range namespacedRights() {
 			for _, verb := range strings.Fields(r.verbs) {
 				want := strings.Contains(" "+r.roles+" ", " "+role+" ")
-				if want { // Kubernetes' own roles get the rules of one role of ours after the other
+				if want { // Kubernetes aggregates the rules of our roles one after the other
 					s.awaitRights(fmt.Sprintf("%s may %s %s.%s", role, verb, r.resource, r.group), func() bool {
 						return s.can(user, s.Namespace, verb, r.group, r.resource)
 					})

@@ -1,5 +1,6 @@
-// Package main enforces the NetworkPolicies of a cluster on its one node: the network policy controller of kube-router,
-// without the rest of kube-router. It changes iptables and ipsets of its network namespace and does not restore them.
+// Command kuberouter enforces the NetworkPolicies of a cluster on its only node. It runs the network policy controller
+// of kube-router, without the rest of kube-router. It changes iptables and ipsets of its network namespace and does not
+// restore them.
 //
 //	kuberouter KUBECONFIG NODE
 package main
@@ -54,7 +55,7 @@ func run(ctx context.Context, kubeconfig, node string) error {
 	if err != nil {
 		return err
 	}
-	// The controller acts on the whole state at its start, and afterwards on events.
+	// The controller processes the whole state at its start, and afterwards only events.
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	for _, h := range []struct {
@@ -68,7 +69,7 @@ func run(ctx context.Context, kubeconfig, node string) error {
 
 	beats := make(chan *healthcheck.ControllerHeartbeat)
 	go func() {
-		for range beats { // the controller waits until somebody reads them
+		for range beats { // drain the heartbeats, because the controller blocks until somebody reads them
 		}
 	}()
 	var running sync.WaitGroup

@@ -1,5 +1,6 @@
 // Command oldest is the control plane of the oldest supported Kubernetes, built from its own modules: etcd, API server
-// and controller manager, as t9k-local has them of the newest. `make test-oldest` has the tests of this folder run it.
+// and controller manager, as t9k-local contains them in the newest version. `make test-oldest` builds it and runs tests
+// on it.
 package main
 
 import (

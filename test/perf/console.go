@@ -20,13 +20,13 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// These describe the workload of the console.
+// Parameters of the console workload.
 const (
 	consoleJobs = 10_000
 	// consoleRunning is the number of jobs that run, each with a pod on a node. The others have succeeded.
 	consoleRunning = 2_000
 	consoleViewers = 100
-	// consoleChanges is the number of status changes whose way to the viewers is measured, one at a time.
+	// consoleChanges is the number of status changes for which the delay to the viewers is measured, one at a time.
 	consoleChanges = 50
 	// consolePause is the time from the arrival of a change to the next one.
 	consolePause = time.Second

@@ -22,7 +22,7 @@ type process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
-	// replaced is true once another process takes over; the end of this one is then no failure.
+	// replaced is true once another process has taken over; the exit of this process is then not a failure.
 	replaced atomic.Bool
 }
 
@@ -69,7 +69,8 @@ func (p *process) cpu() (time.Duration, error) {
 
 // cpuOf returns the processor time that the process with this ID has used so far.
 func cpuOf(pid int) (time.Duration, error) {
-	// Linux gives every process a clock of its CPU time. Its number contains the complement of the process's ID.
+	// processClock is the type of Linux's CPU clock of a process. The ID of the clock also contains the complement of
+	// the process's PID.
 	const processClock = 2
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|processClock), &t); err != nil {

@@ -313,7 +313,7 @@ func (s *stage) podsStayInTheirJob(alice client.Client) {
 					ok = test.admin
 				}
 				err := put(as, test.pod, test.label, test.value)
-				if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "tell which job a pod is of, and cannot change on a live pod") {
+				if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "identify the job of a pod and cannot change on a live pod") {
 					s.Errorf("by %s a pod of the %s %s: %v", name, scheduler, test.what, err)
 				}
 			}

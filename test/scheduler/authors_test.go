@@ -43,7 +43,7 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 		forged.SetNamespace(s.Namespace)
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byBob})
 		return errors.Join(alice.Create(t.Context(), pod, client.DryRunAll), isBy(pod, byAlice), alice.Create(t.Context(), job, client.DryRunAll),
-			isBy(job, byAlice), refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
+			isBy(job, byAlice), refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "only the API server may set the annotation"))
 	})
 	t.Run("a job that is created", func(t *testing.T) { s.with(t).authorsOfNewJobs(alice, s.as("service")) })
 	t.Run("a job that is changed", func(t *testing.T) { s.with(t).authorsOfLiveJobs(alice, bob, s.as("service")) })

@@ -55,7 +55,7 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 		errs = append(errs, alice.Create(t.Context(), pods, client.DryRunAll), isBy(pods, byAlice))
 		forged := s.membersOf(free)["PodGroup"]
 		forged.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: `["operator"]`})
-		errs = append(errs, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "is the API server's to set"))
+		errs = append(errs, refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "only the API server may set the annotation"))
 		errs = append(errs, refusedWith(s.Client.Create(t.Context(), pod, client.DryRunAll), "leave nodeName out"),
 			operator.Create(t.Context(), s.membersOf("vip")["PodGroup"], client.DryRunAll),
 		)
@@ -80,7 +80,7 @@ func (s *stage) noted(alice, operator client.Client) {
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
 		err := alice.Create(s.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
 		if kind != "Pod" { // the API server overwrites the annotation of a pod
-			err = refusedWith(err, "is the API server's to set")
+			err = refusedWith(err, "only the API server may set the annotation")
 		}
 		if err != nil {
 			s.Errorf("a %s with a forged author: %v", kind, err)
@@ -95,14 +95,14 @@ func (s *stage) noted(alice, operator client.Client) {
 		if kind == "Pod" {
 			err = errors.Join(err, isBy(o, byAlice))
 		} else {
-			err = refusedWith(err, "is the API server's to set")
+			err = refusedWith(err, "only the API server may set the annotation")
 		}
 		if err != nil {
 			s.Errorf("changing the author of a %s: %v", kind, err)
 		}
 		if kind != "Pod" {
 			o.SetAnnotations(nil)
-			if err := refusedWith(alice.Update(s.Context(), o), "is the API server's to set"); err != nil {
+			if err := refusedWith(alice.Update(s.Context(), o), "only the API server may set the annotation"); err != nil {
 				s.Errorf("removing the author of a %s: %v", kind, err)
 			}
 		}

@@ -69,7 +69,8 @@ func isJob(kind string) bool {
 
 var documentedObject = regexp.MustCompile("(?m)^\\| `(\\w+ [^`]+)` \\|")
 
-// documentedRemains returns the objects that docs/operations.md says remain after a removal. Names may be patterns.
+// documentedRemains returns the objects that remain after a removal according to docs/operations.md. Names may be
+// patterns.
 func documentedRemains(s *namespace.Test) []string {
 	s.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
@@ -86,7 +87,8 @@ func documentedRemains(s *namespace.Test) []string {
 	return patterns
 }
 
-// checkRemains waits until what the cluster has more than before is exactly what some patterns stand for.
+// checkRemains waits until the objects that the cluster has in addition to those before are exactly those that match
+// the patterns.
 func checkRemains(s *namespace.Test, before map[string]bool, patterns []string) {
 	s.Helper()
 	s.Await("nothing is there but what the documentation lists", func() error {

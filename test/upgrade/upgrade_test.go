@@ -20,8 +20,9 @@ import (
 
 const systemNamespace = config.Namespace
 
-// TestUpgradeAndRemoval has 50 jobs and 10 gangs live through an upgrade from the last release to this version and to
-// one with a further field, through the way back, and through a removal and a new installation. Then they end well.
+// TestUpgradeAndRemoval runs 50 jobs and 10 gangs during an upgrade from the last release to this version and to a
+// version with an additional field, a downgrade, a removal and a new installation. Afterwards, all of them finish
+// successfully.
 func TestUpgradeAndRemoval(t *testing.T) {
 	if !*withHelm {
 		t.Skip("upgrades an installation by Helm: make e2e-upgrade")

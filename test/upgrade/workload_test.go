@@ -126,7 +126,7 @@ func (w *workload) start(queue string) {
 	w.pods, w.jobs = w.podStates(), w.jobStates()
 }
 
-// release ends all processes that wait, and those that start later.
+// release makes all waiting processes exit, and all processes that start later.
 func (w *workload) release() {
 	w.Helper()
 	pipe, err := os.OpenFile(w.gate.File("go"), os.O_RDWR, 0)

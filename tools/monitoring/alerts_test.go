@@ -23,8 +23,8 @@ const (
 	interval = time.Minute // between two scrapes and two evaluations
 )
 
-// healthy are the series of a cluster in which no alert fires, with their values at each minute. Other programs of the
-// cluster are in a bad way, which is not our concern.
+// healthy are the series of a cluster in which no alert fires, with their values at each minute. Some series of other
+// programs are unhealthy, which must not fire our alerts.
 var healthy = map[string]string{
 	`leader_election_master_status{name="t9k-operator",instance="op-0"}`:  `0x800`,
 	`leader_election_master_status{name="t9k-operator",instance="op-1"}`:  `1x800`,
@@ -78,7 +78,7 @@ var healthy = map[string]string{
 
 const gone = "" // the values of a series that does not exist
 
-// TestAlerts has each alert fire, alone, at a minute and not before.
+// TestAlerts verifies that each alert fires alone, at the expected minute and not earlier.
 func TestAlerts(t *testing.T) {
 	tests := map[string]struct {
 		// series replace those of a healthy cluster with the same name and labels.
@@ -242,8 +242,8 @@ func metricsIn(e parser.Expr) []string {
 	return names
 }
 
-// TestAlertsAreComplete looks at what an alert needs beside its expression, at its metrics and at its section in the
-// docs.
+// TestAlertsAreComplete verifies the labels and annotations of each alert, that its metrics exist, and that the docs
+// have a section about it.
 func TestAlertsAreComplete(t *testing.T) {
 	documented := documentedMetrics(t)
 	sections := sectionsOf(t, filepath.Join(root, "docs", "alerts.md"))

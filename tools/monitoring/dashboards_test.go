@@ -22,7 +22,7 @@ import (
 
 const dashboardDir = root + "/charts/t9k-batch/files/dashboards"
 
-// dashboard is what Grafana reads of a dashboard, as far as these tests look at it.
+// dashboard holds the fields of a Grafana dashboard that these tests check.
 type dashboard struct {
 	UID           string `json:"uid"`
 	Title         string `json:"title"`
@@ -80,7 +80,7 @@ func dashboards(t *testing.T) map[string]*dashboard {
 	return all
 }
 
-// TestDashboardsHaveGrafanasShape looks at what Grafana needs to show a dashboard.
+// TestDashboardsHaveGrafanasShape verifies that each dashboard has the fields that Grafana requires.
 func TestDashboardsHaveGrafanasShape(t *testing.T) {
 	uids := map[string]bool{}
 	for file, d := range dashboards(t) {
@@ -180,8 +180,8 @@ func TestDashboardsShowSomething(t *testing.T) {
 // samples is the number of scrapes of the recorded programs.
 const samples = 90
 
-// recorded returns the recorded metrics as a command that loads series. Gauges stay as they were, and counters have
-// grown evenly to what they were.
+// recorded returns the recorded metrics as a promql `load` command. Gauges keep their recorded value; counters grow
+// linearly to their recorded value.
 func recorded(t *testing.T) string {
 	t.Helper()
 	load := "load 1m\n"

@@ -18,15 +18,14 @@ import (
 // checksumFile has the checksums of a release, for `sha256sum --check`.
 const checksumFile = "SHA256SUMS"
 
-// packed is a file of an archive.
+// packed is a file to add to an archive.
 type packed struct {
 	name string
 	data []byte
 	mode os.FileMode
 }
 
-// archive writes programs, the licence and those of others as one archive: a zip if its name says so, otherwise a
-// tar.gz.
+// archive writes programs and licences into one archive: a zip if the name ends in .zip, otherwise a tar.gz.
 func (r *release) archive(name string, programs ...string) error {
 	var files []packed
 	for _, path := range programs {

@@ -1,4 +1,4 @@
-// Command packaging makes what people install: container images, the Helm chart, and the files of a release.
+// Command packaging builds the released artifacts: container images, the Helm chart, and the files of a release.
 //
 //	packaging generate   writes the chart's copies of config, config's copies of the chart, and the chart's README
 //	packaging images     builds the programs of the servers and writes their images
@@ -42,7 +42,7 @@ type release struct {
 	// compile writes a program for a platform to a path.
 	compile func(ctx context.Context, p program, platform v1.Platform, path string) error
 	built   map[string]bool
-	// notices are the licences of what is compiled into the programs.
+	// notices holds the licences of all modules that are compiled into the programs.
 	notices []byte
 }
 

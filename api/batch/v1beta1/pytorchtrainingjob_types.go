@@ -100,8 +100,8 @@ type ElasticConfig struct {
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 
-// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed by
-// the arguments of the container: the script and its arguments. The container's command is ignored.
+// TorchrunConfig makes each main container run torchrun with the options below, followed by the args of the container:
+// the script and its arguments. The container's command is ignored.
 type TorchrunConfig struct {
 	// Enabled switches torchrun on.
 	// +optional

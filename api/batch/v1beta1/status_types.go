@@ -54,7 +54,8 @@ type Reason string
 const (
 	// ReasonAccepted (Initialized): the controller has accepted the job.
 	ReasonAccepted Reason = "Accepted"
-	// ReasonInvalidSpec (Initialized, Failed): the spec cannot be carried out; the message says where and why.
+	// ReasonInvalidSpec (Initialized, Failed): the operator cannot carry out the spec; the message names the field and
+	// the error.
 	ReasonInvalidSpec Reason = "InvalidSpec"
 
 	// ReasonCreatingReplicas (Running): pods are being created or have not started yet.
@@ -69,7 +70,7 @@ const (
 	ReasonNotStarted Reason = "ContainersNotStarted"
 	// ReasonRestarting (Running): replicas are being replaced.
 	ReasonRestarting Reason = "RestartingReplicas"
-	// ReasonNameTaken (Running): an object of a needed name belongs to somebody else.
+	// ReasonNameTaken (Running): an object with a name that the job needs belongs to another owner.
 	ReasonNameTaken Reason = "NameTaken"
 	// ReasonCreateRefused (Running): the API server refuses an object of the job; the message is the API server's.
 	ReasonCreateRefused Reason = "CreateRefused"

@@ -44,8 +44,8 @@ type OperatorConfiguration struct {
 
 // LeaderElection says whether operators elect a leader.
 type LeaderElection struct {
-	// Enabled makes several operators elect a leader. Only the leader runs the controllers; all serve the webhooks.
-	// Without it, only one operator may run.
+	// Enabled makes several operators elect a leader. Only the leader runs the controllers; all serve the webhooks. If
+	// false, only one operator may run.
 	// +optional
 	// +default=true
 	Enabled *bool `json:"enabled,omitempty"`
@@ -53,7 +53,7 @@ type LeaderElection struct {
 
 // Health is the server of /healthz and /readyz.
 type Health struct {
-	// BindAddress is the address that the server listens at, as HOST:PORT or :PORT. 0 turns it off.
+	// BindAddress is the address that the server listens at, as HOST:PORT or :PORT. "0" disables the server.
 	// +optional
 	// +default=":8081"
 	BindAddress string `json:"bindAddress,omitempty"`
@@ -61,7 +61,8 @@ type Health struct {
 
 // Metrics is the server of /metrics.
 type Metrics struct {
-	// BindAddress is the address of /metrics, which is served over HTTPS to users who may get the path. 0 turns it off.
+	// BindAddress is the address of /metrics, which is served over HTTPS to users who may get the path. "0" disables
+	// the server.
 	// +optional
 	// +default=":8443"
 	BindAddress string `json:"bindAddress,omitempty"`
@@ -69,7 +70,7 @@ type Metrics struct {
 
 // Webhook is the server of the admission webhooks.
 type Webhook struct {
-	// BindAddress is the address that the server listens at. 0 turns it off.
+	// BindAddress is the address that the server listens at. "0" disables the server.
 	// +optional
 	// +default=":9443"
 	BindAddress string `json:"bindAddress,omitempty"`
@@ -84,7 +85,7 @@ type Jobs struct {
 	// ClusterDomain is the DNS domain of the cluster. Unset: detected, else cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`
-	// MaxReplicas is the largest number of replicas of one job. Above 10000, the bound on the total size of a job's
+	// MaxReplicas is the largest number of replicas of one job. Above 10000, the limit on the total size of a job's
 	// pods grows in proportion.
 	// +optional
 	// +default=10000
@@ -96,7 +97,7 @@ type Jobs struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxListedReplicas *int32 `json:"maxListedReplicas,omitempty"`
 	// ForceDeleteAfter is the time after which a pod that is being deleted on a node that is gone or not ready is
-	// deleted by force and replaced. A pod on a ready node never is.
+	// deleted by force and replaced. Pods on ready nodes are never deleted by force.
 	// +optional
 	// +default="5m0s"
 	ForceDeleteAfter *metav1.Duration `json:"forceDeleteAfter,omitempty"`
@@ -108,9 +109,9 @@ type Jobs struct {
 	// +optional
 	// +default="5m0s"
 	MaxRestartBackoff *metav1.Duration `json:"maxRestartBackoff,omitempty"`
-	// LogReadTime is for how long after the end of a replica its pod stays at least, before the operator deletes it for
-	// a restart, for clean-up, or with its job at the end of the TTL, so that the archive of the console can read its
-	// log. What users ask for, such as a pause, never waits.
+	// LogReadTime is the minimum time for which the operator keeps the pod of a finished replica before it deletes the
+	// pod for a restart, for clean-up, or with its job at the end of the TTL. In this time, the console can read the
+	// log for its archive. Actions that users request, such as a pause, do not wait.
 	// +optional
 	// +default="0s"
 	LogReadTime *metav1.Duration `json:"logReadTime,omitempty"`

@@ -17,8 +17,8 @@ type T9kGangArgs struct {
 	// +optional
 	// +default="10m0s"
 	ReserveAfter *metav1.Duration `json:"reserveAfter,omitempty"`
-	// GangGracePeriod is how long a gang that a crash left partly bound can remain so before the scheduler evicts its
-	// running pods.
+	// GangGracePeriod is how long a gang that is partly bound after a crash may remain in this state before the
+	// scheduler evicts its running pods.
 	// +optional
 	// +default="5m0s"
 	GangGracePeriod *metav1.Duration `json:"gangGracePeriod,omitempty"`

@@ -10,7 +10,7 @@ import (
 type Phase string
 
 const (
-	// Pending: it is being started, or waits for what it needs.
+	// Pending: the TensorBoard is starting, or waits for an object that it needs.
 	Pending Phase = "Pending"
 	// Running: it answers requests.
 	Running Phase = "Running"
@@ -43,7 +43,7 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonInvalidSpec (Ready): the spec cannot be carried out; the message says where and why.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonNameTaken (Ready): an object of a needed name belongs to somebody else.
+	// ReasonNameTaken (Ready): an object with a name that the TensorBoard needs belongs to another owner.
 	ReasonNameTaken = "NameTaken"
 	// ReasonCreateRefused (Ready): the API server refuses an object of the TensorBoard; the message is the API
 	// server's.

@@ -64,12 +64,13 @@ func New(config *rest.Config, client *http.Client) (metricsserver.Filter, error)
 	}, nil
 }
 
-// guard returns a handler that passes only requests that their users may make to the next one.
+// guard returns a handler that passes a request to next only if its user may make it.
 func guard(log logr.Logger, users authenticator.Request, rights authorizer.Authorizer, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sender, ok, err := users.AuthenticateRequest(r)
 		if err != nil || !ok {
-			// The authenticator does not tell an invalid token from a failed review, so the log has the error.
+			// The authenticator returns the same error for an invalid token and for a failed review, so the error is
+			// logged.
 			log.V(2).Info("A request has no valid user", "path", r.URL.Path, "error", err)
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return

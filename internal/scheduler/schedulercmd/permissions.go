@@ -68,7 +68,7 @@ func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review
 	if err != nil {
 		return nil, err
 	}
-	review := &permissions.Review{Program: "the scheduler", Mend: remedy, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
+	review := &permissions.Review{Program: "the scheduler", Remedy: remedy, Client: cc.Client.AuthorizationV1().SelfSubjectAccessReviews(), Needed: needed}
 	if cc.Authorization.Authorizer != nil { // nil if the scheduler has no HTTPS server
 		cc.Authorization.Authorizer = &readinessGate{cc.Authorization.Authorizer, review.Problem}
 	}

@@ -1,7 +1,7 @@
-// Package chart generates, renders and packs the Helm chart. The chart and config have one source: what only names
-// objects (CRDs, roles, webhooks, admission policies) is in config, and the chart has copies; what has settings
-// (Deployments and what belongs to them) is in the chart's templates, and config has them as the chart renders them by
-// default. Start reading at Generate.
+// Package chart generates, renders and packs the Helm chart. The chart and config share one source. Objects without
+// settings (CRDs, roles, webhooks, admission policies) are edited in config and copied into the chart. Objects with
+// settings (Deployments and related objects) are edited in the chart's templates and rendered into config with the
+// default values. Start reading at Generate.
 package chart
 
 import (
@@ -27,7 +27,7 @@ const Dir = "charts/t9k-batch"
 // Namespace is the namespace of config, and the one that the documentation installs the chart in.
 const Namespace = "t9k-system"
 
-// newest is the newest supported version of Kubernetes, for which config/default is.
+// newest is the newest supported version of Kubernetes; config/default is rendered for it.
 var newest = common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 
 // copies lists the files of config that the chart has copies of, as patterns.
@@ -99,13 +99,14 @@ func renderConfig(root string) error {
 	if err != nil {
 		return fmt.Errorf("reading the chart: %w", err)
 	}
-	objects, err := Render(chart, map[string]any{"console": map[string]any{"enabled": true}}) // config has it, apart from default
+	// config has the console too, in a folder apart from config/default
+	objects, err := Render(chart, map[string]any{"console": map[string]any{"enabled": true}})
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
 		file, ok := rendered[o.GetKind()]
-		if o.GetKind() == "Service" && o.GetName() == "t9k-console" { // that of the webhook is in config
+		if o.GetKind() == "Service" && o.GetName() == "t9k-console" { // the other Service, of the webhook, is edited in config
 			file, ok = "service.yaml", true
 		}
 		if !ok {
@@ -124,7 +125,7 @@ func renderConfig(root string) error {
 	return nil
 }
 
-// removeChartLabels removes what speaks of the chart: kustomize adds labels of its own.
+// removeChartLabels removes the labels that name the chart, because kustomize adds its own labels.
 func removeChartLabels(o *unstructured.Unstructured) {
 	labels := o.GetLabels()
 	for _, name := range []string{"name", "instance", "version", "managed-by"} {

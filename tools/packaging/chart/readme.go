@@ -43,8 +43,8 @@ func writeReadme(dir string) error {
 	return write(path, []byte(before+tableBegin+table.String()+tableEnd+after))
 }
 
-// readSettings reads the values of a file that have a comment that begins with "-- ". Every value must have one, or be
-// inside of one that has.
+// readSettings reads the documented values of a file, whose comments begin with "-- ". Every value must have such a
+// comment or be nested in a value that has one.
 func readSettings(path string) ([]setting, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

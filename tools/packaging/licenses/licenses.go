@@ -1,6 +1,6 @@
-// Package licenses finds the licences of everything that is compiled into the product's programs, and refuses those
-// under which the programs could not be passed on. It reads the modules on this machine and needs no network. Start
-// reading at Collect.
+// Package licenses collects the licences of all modules that are compiled into the product's programs, and refuses
+// licences that do not allow us to distribute the programs. It reads the modules on this machine and needs no network.
+// Start reading at Collect.
 package licenses
 
 import (

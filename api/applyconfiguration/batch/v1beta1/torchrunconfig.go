@@ -5,8 +5,8 @@ package v1beta1
 // TorchrunConfigApplyConfiguration represents a declarative configuration of the TorchrunConfig type for use
 // with apply.
 //
-// TorchrunConfig makes torchrun start the main container of each replica, with the options below. They are followed by
-// the arguments of the container: the script and its arguments. The container's command is ignored.
+// TorchrunConfig makes each main container run torchrun with the options below, followed by the args of the container:
+// the script and its arguments. The container's command is ignored.
 type TorchrunConfigApplyConfiguration struct {
 	// Enabled switches torchrun on.
 	Enabled *bool `json:"enabled,omitempty"`
