@@ -30,7 +30,7 @@ func (o *options) reviewPermissions(client *rest.Config) (*permissions.Review, e
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
 		return nil, fmt.Errorf("reading the console's role: %w", err)
 	}
-	review := &permissions.Review{Program: "the console", Mend: mend, Client: reviews.SelfSubjectAccessReviews()}
+	review := &permissions.Review{Program: "the console", Remedy: mend, Client: reviews.SelfSubjectAccessReviews()}
 	for _, rule := range role.Rules {
 		review.Needed = append(review.Needed, permissions.Of(rule, "", func(resource string) bool {
 			return resource == "namespaces" && o.settings.Archive.Address == "" // whose UID the archive bears
