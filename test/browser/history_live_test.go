@@ -67,7 +67,7 @@ func (l *live) history(t *testing.T, failed string) {
 	if n := evaluate[int](b, "document.querySelectorAll('#job-actions button').length"); n != 0 {
 		t.Errorf("%d buttons act on a job that is gone", n)
 	}
-	b.click(`.actions a[href$="/logs"]`)
+	b.click(`.tabs a[href$="/logs"]`)
 	b.shows("1 line; the archive has no more", "<script>alert(1)</script>")
 	b.looksGood()
 	b.reachable()
