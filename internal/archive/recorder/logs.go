@@ -18,17 +18,18 @@ import (
 	"tensorstack.dev/batch/internal/podlog"
 )
 
-// These bound the reading of logs.
+// Limits for reading logs.
 const (
-	// KeptBytes is how much is kept of the end of a log, not counting the times of lines.
+	// KeptBytes is the size in bytes of the end of a log that is kept, not counting timestamps.
 	KeptBytes = 64 << 10
-	// fewLines are read first. Only if they are shorter than KeptBytes, as many lines are read as KeptBytes can have.
+	// fewLines is the number of lines to read first. If these lines are shorter than KeptBytes, the reader requests as
+	// many lines as fit into KeptBytes.
 	fewLines = 1000
-	// maxLine bounds a line.
+	// maxLine is the largest length of a line in bytes.
 	maxLine = KeptBytes
 	// atOnce is the largest number of logs that are read at the same time.
 	atOnce = 32
-	// readTime bounds one request, and tries is the largest number of requests.
+	// readTime is the timeout of one request, and tries is the largest number of requests.
 	readTime = 20 * time.Second
 	tries    = 3
 )
@@ -40,12 +41,13 @@ type logReader struct {
 	slots chan struct{}
 
 	mu sync.Mutex
-	// begun are the pods whose logs are read or were read after their end, and early those that were read when somebody
-	// deleted the pod.
+	// begun holds the UIDs of pods whose logs are being read or were read after the pod ended. early holds the UIDs of
+	// pods whose logs were read when the deletion of the pod was requested.
 	begun, early map[string]bool
 }
 
-// read reads the logs of a pod that has ended, or whose deletion somebody has asked for: it may be too late after the end.
+// read reads the logs of a pod that has ended or is being deleted. The logs of a deleted pod are read early, because
+// they may be gone once the pod has ended.
 func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt) {
 	if !l.begin(a) {
 		return
@@ -84,7 +86,7 @@ func (l *logReader) begin(a *archive.Attempt) bool {
 	return true
 }
 
-// forget drops what is known of a pod that is gone.
+// forget drops the state of a pod that no longer exists.
 func (l *logReader) forget(uid string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,13 +139,13 @@ func (l *logReader) request(ctx context.Context, p *corev1.Pod, container string
 	return end, nil
 }
 
-// tail is the end of a log, with the times of its lines.
+// tail is the end of a log, with timestamps.
 type tail struct {
 	text []byte
-	// size is the length of the text without the times, and sizes those of its lines.
+	// size is the length of the text in bytes without timestamps, and sizes holds the length of each line.
 	size  int
 	sizes []int
-	// lines counts the lines that were read.
+	// lines is the number of lines that were read.
 	lines int
 	cut   bool
 }
@@ -164,7 +166,7 @@ func (t *tail) copy(log io.Reader) error {
 	}
 }
 
-// readLine returns a line with its line break, of which only the beginning is kept if it is very long.
+// readLine returns a line with its line break. It truncates lines that are longer than maxLine.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -201,10 +203,12 @@ func (t *tail) add(line []byte) {
 	}
 }
 
-// clockTolerance is the precision of the end of an attempt, and more.
+// clockTolerance is how much later than the recorded end of an attempt its log may begin: the end is recorded in whole
+// seconds, and one second is added.
 const clockTolerance = 2 * time.Second
 
-// later reports whether the log began after the end of the attempt, so that it belongs to the next pod of the same name.
+// later reports whether the log began after the end of the attempt and therefore belongs to the next pod of the same
+// name.
 func (t *tail) later(a *archive.Attempt) bool {
 	stamp, _, _ := bytes.Cut(t.text, []byte{' '})
 	first, err := time.Parse(time.RFC3339Nano, string(stamp))

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// sizeTime bounds the question for the size of the archive, which a scrape waits for.
+// sizeTime is the timeout of the query for the archive's size, for which a scrape waits.
 const sizeTime = 2 * time.Second
 
 var (
@@ -35,7 +35,7 @@ func (r *Recorder) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// lag returns for how long the oldest record has waited to be written; zero if none waits.
+// lag returns how long the oldest record has waited to be written; zero if no record waits.
 func (r *Recorder) lag(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *Recorder) lag(now time.Time) time.Duration {
 	return 0
 }
 
-// written records that the batch that was taken is in the archive.
+// written records that the last batch is in the archive.
 func (r *Recorder) written() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package recorder writes to the archive what happens to the jobs of a cluster. It watches jobs, their pods and their
-// events, and reads the end of the log of each container that has ended. It keeps no objects. What it has written it may
-// write again after a restart; the store drops repetitions. Start reading at Start.
+// Package recorder records the history of a cluster's jobs in the archive. It watches jobs, their pods and their
+// events, and reads the end of the log of each terminated container. It does not cache objects. After a restart it may
+// write records again; the store ignores duplicates. Start reading at Start.
 package recorder
 
 import (
@@ -28,10 +28,10 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// Options are what a recorder needs.
+// Options configure a recorder.
 type Options struct {
-	// Config is that of a user who may list and watch jobs, pods and events and get pods/log and the namespace kube-system.
-	// No other right is used.
+	// Config is the client configuration. Its user may list and watch jobs, pods and events, and get pods/log and the
+	// namespace kube-system. The recorder uses no other rights.
 	Config *rest.Config
 	Store  *store.Store
 	// Namespace is the namespace to record; empty for all.
@@ -47,20 +47,22 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	pending store.Batch
-	// waiting is since when the oldest pending record waits, and writing since when that of the batch that is being written
-	// has waited; zero if there is none.
+	// waiting is when the oldest pending record was added. writing is the same time for the batch that is being
+	// written. Both are zero if there are no such records.
 	waiting, writing time.Time
-	// room is signalled when the pending batch has been taken.
+	// room is signalled when the writer has taken the pending batch.
 	room *sync.Cond
-	// more tells the writer that something is pending.
+	// more tells the writer that records are pending.
 	more chan struct{}
-	// kinds and versions are those of the jobs that exist, by UID.
+	// kinds and versions hold the kind and the resourceVersion of each existing job by UID.
 	kinds    map[string]string
 	versions map[string]int64
-	// open are the attempts of which no end is recorded, and attempts the last records of pods that exist.
+	// open holds the UIDs of attempts whose end is not recorded. attempts holds the last record of each existing pod by
+	// UID.
 	open     map[string]bool
 	attempts map[string]*attempt
-	// early are the last warnings about pods that have not been seen, of which most belong to no job.
+	// early holds the latest warnings about pods that the recorder has not seen yet. Most of these pods belong to no
+	// job.
 	early []*corev1.Event
 
 	settled <-chan struct{}
@@ -68,14 +70,14 @@ type Recorder struct {
 	writes  *prometheus.CounterVec
 }
 
-// attempt is what is remembered of the record of a pod that exists, and the namespace of the pod.
+// attempt is the part of the last record of an existing pod that the recorder compares, and the namespace of the pod.
 type attempt struct {
 	archive.Attempt
 	namespace string
 }
 
-// Start begins to record, once the API server answers. It fails if the archive cannot be read or is that of another
-// cluster. Wait waits for the end, after that of ctx.
+// Start starts a recorder and waits until the API server answers. It fails if the archive cannot be read or belongs to
+// another cluster. The recorder runs until ctx ends; then call Wait.
 func Start(ctx context.Context, o Options) (*Recorder, error) {
 	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*attempt{}, writes: metrics.ConsoleArchiveWrites.Counter()}
 	r.room = sync.NewCond(&r.mu)
@@ -102,7 +104,7 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	r.running.Go(func() { r.write(ctx) })
 	r.running.Go(func() {
 		<-ctx.Done()
-		r.mu.Lock() // nobody is between looking at ctx and waiting
+		r.mu.Lock() // add holds the lock from its check of ctx until Wait, so it cannot miss this broadcast
 		defer r.mu.Unlock()
 		r.room.Broadcast()
 	})
@@ -110,8 +112,8 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// clusterUID returns the UID of the namespace kube-system, which a cluster keeps for as long as it exists. It waits for an
-// API server that does not answer.
+// clusterUID returns the UID of the namespace kube-system, which does not change during the lifetime of a cluster. It
+// retries until the API server answers.
 func clusterUID(ctx context.Context, namespaces corev1client.NamespaceInterface) (string, error) {
 	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 		ns, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -129,16 +131,17 @@ func clusterUID(ctx context.Context, namespaces corev1client.NamespaceInterface)
 	}
 }
 
-// Settled is closed once everything that exists has been seen, as far as the recorder may see it.
+// Settled returns a channel that is closed when the recorder has seen all existing objects that it may list.
 func (r *Recorder) Settled() <-chan struct{} { return r.settled }
 
-// Wait waits for the end of the recorder and for what it still writes.
+// Wait waits until the recorder has stopped and written its pending records.
 func (r *Recorder) Wait() { r.running.Wait() }
 
-// maxPending bounds the number of records that wait. Watches wait while the database is slow or away.
+// maxPending is the largest number of pending records. Beyond it, the watches wait until the database accepts writes
+// again.
 const maxPending = 20_000
 
-// add adds to the pending batch.
+// add calls f to add records to the pending batch. It waits while too many records are pending.
 func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 	r.mu.Lock()
 	for r.pending.Size() > maxPending && ctx.Err() == nil {
@@ -155,17 +158,17 @@ func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 	}
 }
 
-// These are the delays of the writer.
+// Delays of the writer.
 const (
-	// aliveInterval is the longest time between two records that the recorder is at work.
+	// aliveInterval is the longest time between two writes, which show that the recorder is running.
 	aliveInterval = 5 * time.Second
 	firstDelay    = 100 * time.Millisecond
 	maxDelay      = 5 * time.Second
-	// lastTime bounds the last write after the end of the context.
+	// lastTime is the smallest timeout of a write. The last write may take this long after the context has ended.
 	lastTime = 5 * time.Second
 )
 
-// write writes what is pending as soon as the write before has ended.
+// write writes the pending records as soon as the previous write has finished.
 func (r *Recorder) write(ctx context.Context) {
 	alive := time.NewTicker(aliveInterval)
 	defer alive.Stop()
@@ -197,14 +200,14 @@ func (r *Recorder) take() *store.Batch {
 	batch := r.pending
 	batch.At = time.Now()
 	if r.writing = r.waiting; r.writing.IsZero() {
-		r.writing = batch.At // a sign of life waits, too
+		r.writing = batch.At // a batch without records shows that the recorder is running
 	}
 	r.pending, r.waiting = store.Batch{}, time.Time{}
 	r.room.Broadcast()
 	return &batch
 }
 
-// flush writes a batch, also if ctx has just ended.
+// flush writes a batch, even if ctx has just ended.
 func (r *Recorder) flush(ctx context.Context, batch *store.Batch) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(lastTime, time.Duration(batch.Size())*10*time.Millisecond))
 	defer stop()
@@ -240,7 +243,7 @@ func (r *Recorder) job(ctx context.Context, kind *kinds.Kind, raw *unstructured.
 	})
 }
 
-// jobsAre records the jobs of a kind that no longer exist, because these are all that do.
+// jobsAre records that jobs of a kind no longer exist. present holds the UIDs of all jobs of the kind that exist.
 func (r *Recorder) jobsAre(ctx context.Context, kind *kinds.Kind, present map[string]bool) {
 	r.add(ctx, func(b *store.Batch) {
 		for uid, of := range r.kinds {
@@ -294,7 +297,7 @@ func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 	})
 }
 
-// podsAre records the attempts whose pods no longer exist, because these are all that do.
+// podsAre records that the pods of attempts no longer exist. present holds the UIDs of all pods that exist.
 func (r *Recorder) podsAre(ctx context.Context, present map[string]bool) {
 	r.add(ctx, func(b *store.Batch) {
 		for uid := range r.attempts {
@@ -325,10 +328,10 @@ func (r *Recorder) event(ctx context.Context, e *corev1.Event) {
 	r.add(ctx, func(b *store.Batch) { b.Events = append(b.Events, record) })
 }
 
-// maxEarly bounds the number of warnings that wait for their pods.
+// maxEarly is the largest number of warnings that wait for their pods.
 const maxEarly = 1_000
 
-// warning records a warning about a pod. One about a pod that has not been seen waits until it is.
+// warning records a warning about a pod. If the recorder has not seen the pod yet, the warning is kept until it has.
 func (r *Recorder) warning(ctx context.Context, e *corev1.Event) {
 	r.add(ctx, func(b *store.Batch) {
 		if r.addWarning(ctx, b, e) {
@@ -341,14 +344,14 @@ func (r *Recorder) warning(ctx context.Context, e *corev1.Event) {
 	})
 }
 
-// addEarly adds the warnings about a pod that were seen before it.
+// addEarly adds the warnings about a pod that arrived before the recorder saw the pod.
 func (r *Recorder) addEarly(ctx context.Context, b *store.Batch, pod types.UID) {
 	r.early = slices.DeleteFunc(r.early, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod && r.addWarning(ctx, b, e) })
 }
 
-// addWarning adds a warning if its pod is one of a job. It replaces the one with the same reason about that pod, because a job
-// may wait for days, with new warnings about each of its pods in every hour. An event of another namespace than the pod's may
-// name any UID.
+// addWarning adds a warning if its pod belongs to a job. The warning replaces an earlier one about the same pod with
+// the same reason, because a job can wait for days and get new warnings about each pod every hour. Events from other
+// namespaces are ignored, because their authors can name any UID.
 func (r *Recorder) addWarning(ctx context.Context, b *store.Batch, e *corev1.Event) bool {
 	a := r.attempts[string(e.InvolvedObject.UID)]
 	if a == nil || a.namespace != e.Namespace {
@@ -364,7 +367,7 @@ func (r *Recorder) addWarning(ctx context.Context, b *store.Batch, e *corev1.Eve
 	return true
 }
 
-// logged records the end of a log.
+// logged records the end of a container's log.
 func (r *Recorder) logged(ctx context.Context, l *archive.Log) {
 	r.add(ctx, func(b *store.Batch) { b.Logs = append(b.Logs, l) })
 }

@@ -24,8 +24,8 @@ func warningOf(namespace, name string, pod types.UID) *corev1.Event {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "j-w-0", UID: pod}}
 }
 
-// TestWarningsAboutPods verifies that a warning is recorded with the job of its pod, whichever is seen first, and that
-// warnings about other pods are not kept without bound.
+// TestWarningsAboutPods verifies that a warning is recorded with the job of its pod, whether the pod or the warning is
+// seen first, and that the number of kept warnings about other pods is limited.
 func TestWarningsAboutPods(t *testing.T) {
 	r := &Recorder{more: make(chan struct{}, 1), attempts: map[string]*attempt{}, open: map[string]bool{}}
 	r.room = sync.NewCond(&r.mu)

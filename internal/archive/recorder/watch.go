@@ -17,11 +17,11 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// firstLists is how long the pods wait for the first lists of jobs, so that the end of a job is known when pods of it are
-// found missing.
+// firstLists is how long the pod watch waits for the first lists of jobs, so that the recorder knows the end of a job
+// before it finds the job's pods missing.
 const firstLists = 10 * time.Second
 
-// watch starts the watches of jobs, of events about them, of pods, and then of warnings about pods.
+// watch starts the watches of jobs, of events about jobs, of pods, and then of warnings about pods.
 func (r *Recorder) watch(ctx context.Context) {
 	jobs, all := newLatch(len(kinds.All)), newLatch(2*len(kinds.All)+2)
 	for i := range kinds.All {
@@ -74,7 +74,7 @@ func (r *Recorder) watch(ctx context.Context) {
 	r.settled = all.open
 }
 
-// latch opens once a number of things are done.
+// latch opens when a number of events have happened.
 type latch struct {
 	mu   sync.Mutex
 	left int
@@ -83,7 +83,7 @@ type latch struct {
 
 func newLatch(n int) *latch { return &latch{left: n, open: make(chan struct{})} }
 
-// done returns a function that counts when it is called for the first time.
+// done returns a function that counts one event. Further calls of the function have no effect.
 func (l *latch) done() func() {
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
@@ -123,9 +123,9 @@ func (r *Recorder) pods() *cache.ListWatch {
 	return cache.NewFilteredListWatchFromClient(r.core.CoreV1().RESTClient(), "pods", r.Namespace, func(o *metav1.ListOptions) { o.LabelSelector = batch.LabelJobName })
 }
 
-// stream passes on what a watch delivers and stores nothing. It implements cache.ReflectorStore.
+// stream forwards the objects that a watch delivers and stores nothing. It implements cache.ReflectorStore.
 type stream[T any] struct {
-	// seen gets each object whenever it changes, and all gets each complete list.
+	// seen is called with each new or changed object, and all with each complete list.
 	seen func(o T, gone bool)
 	all  func([]T)
 }
