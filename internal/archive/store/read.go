@@ -13,14 +13,14 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// ErrNone means that the archive has no such record.
+// ErrNone means that the archive does not contain the record.
 var ErrNone = errors.New("the archive has no such record")
 
-// Place is a kind of job in a namespace. Rights are granted by place.
+// Place is a kind of job in a namespace. Access is granted per place.
 type Place struct{ Kind, Namespace string }
 
-// conditions returns the condition of a query for jobs, which has the alias j. Jobs may be in some places; nil stands for
-// everywhere, and a place without namespace for all namespaces.
+// conditions returns the WHERE condition of a query for jobs, whose table has the alias j. The jobs are in one of the
+// places. If places is nil, they may be anywhere; a place without a namespace stands for all namespaces.
 func conditions(places []Place, q *archive.JobQuery) (string, []any) {
 	all, args := []string{"1 = 1"}, []any{}
 	and := func(condition string, values ...any) {
@@ -62,7 +62,7 @@ func conditions(places []Place, q *archive.JobQuery) (string, []any) {
 	return strings.Join(all, " AND "), args
 }
 
-// within returns the condition that a job is in one of some places.
+// within returns the condition that a job is in one of the places.
 func within(places []Place) (string, []any) {
 	all, args := []string{"1 = 0"}, []any{}
 	for _, p := range places {
@@ -77,8 +77,8 @@ func within(places []Place) (string, []any) {
 
 const jobColumns = "j.uid, j.version, j.kind, j.namespace, j.name, j.queue, j.username, j.phase, j.why, j.created, j.ended, j.replicas, j.restarts, j.gone"
 
-// Jobs returns the selected jobs of some places without their objects, the newest first. No places stand for everywhere if
-// they are nil, and a place without namespace for all namespaces.
+// Jobs returns the selected jobs in the given places without their objects, newest first. If places is nil, jobs may be
+// anywhere; a place without a namespace stands for all namespaces.
 func (s *Store) Jobs(ctx context.Context, places []Place, q *archive.JobQuery) ([]*archive.Job, error) {
 	where, args := conditions(places, q)
 	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid DESC"
@@ -103,7 +103,7 @@ func scanJob(rows *sql.Rows, more ...any) (*archive.Job, error) {
 	return j, err
 }
 
-// Job returns a job with its object and all conditions that it has had, the oldest first.
+// Job returns a job with its object and all conditions that it has had, oldest first.
 func (s *Store) Job(ctx context.Context, uid string) (*archive.Job, error) {
 	var j *archive.Job
 	err := s.query(ctx, "SELECT "+jobColumns+", j.object FROM jobs j WHERE j.uid = ?", []any{uid}, func(rows *sql.Rows) error {
@@ -149,7 +149,7 @@ func scanAttempt(rows *sql.Rows, a *archive.Attempt, pod *string) error {
 	return json.Unmarshal([]byte(requests), &a.Requests)
 }
 
-// Attempts returns the attempts of all replicas of a job with their pods, by replica and number.
+// Attempts returns the attempts of all replicas of a job with their pods, sorted by replica and number.
 func (s *Store) Attempts(ctx context.Context, job string) ([]*archive.Attempt, error) {
 	var all []*archive.Attempt
 	err := s.query(ctx, "SELECT "+attemptColumns+", a.pod FROM attempts a WHERE a.job = ? ORDER BY a.role, a.replica_rank, a.number, a.created", []any{job}, func(rows *sql.Rows) error {
@@ -163,7 +163,7 @@ func (s *Store) Attempts(ctx context.Context, job string) ([]*archive.Attempt, e
 	return all, err
 }
 
-// Events returns the events about a job, the oldest first.
+// Events returns the events about a job, oldest first.
 func (s *Store) Events(ctx context.Context, job string) ([]*archive.Event, error) {
 	var all []*archive.Event
 	err := s.query(ctx, "SELECT uid, version, job, at, object FROM events WHERE job = ? ORDER BY at, version", []any{job}, func(rows *sql.Rows) error {
@@ -178,7 +178,7 @@ func (s *Store) Events(ctx context.Context, job string) ([]*archive.Event, error
 	return all, err
 }
 
-// Logs returns the logs of a job, the oldest first.
+// Logs returns the logs of a job, oldest first.
 func (s *Store) Logs(ctx context.Context, job string) ([]*archive.Log, error) {
 	var all []*archive.Log
 	err := s.query(ctx, "SELECT attempt, container, job, at, cut, text FROM logs WHERE job = ? ORDER BY at, attempt, container", []any{job}, func(rows *sql.Rows) error {
@@ -193,7 +193,7 @@ func (s *Store) Logs(ctx context.Context, job string) ([]*archive.Log, error) {
 	return all, err
 }
 
-// Places returns where the archive has jobs.
+// Places returns the places in which the archive has jobs.
 func (s *Store) Places(ctx context.Context) ([]Place, error) {
 	var all []Place
 	err := s.query(ctx, "SELECT DISTINCT kind, namespace FROM jobs ORDER BY kind, namespace", nil, func(rows *sql.Rows) error {
@@ -205,14 +205,14 @@ func (s *Store) Places(ctx context.Context) ([]Place, error) {
 	return all, err
 }
 
-// Held calls f for each attempt in some places that held something within a span of time. There may be many, so it reads
-// only what is counted. f must not change or keep what it gets.
+// Held calls f for each attempt in the given places that held resources within a time span. It reads only the fields
+// that usage sums need, because there may be many attempts. f must not modify or retain its argument.
 func (s *Store) Held(ctx context.Context, places []Place, from, to time.Time, f func(*archive.Held)) error {
 	where, args := conditions(places, &archive.JobQuery{})
 	args = append(args, milli(to), milli(from))
 	query := `SELECT a.scheduled, a.ended, a.outcome, a.requests, j.namespace, j.queue, j.username FROM attempts a JOIN jobs j ON j.uid = a.job
 		WHERE ` + where + ` AND a.scheduled > 0 AND a.scheduled < ? AND (a.outcome = '' OR a.ended > ?)`
-	parsed := map[string]corev1.ResourceList{} // many attempts request the same
+	parsed := map[string]corev1.ResourceList{} // many attempts have the same requests
 	var h archive.Held
 	var scheduled, ended int64
 	var requests sql.RawBytes
@@ -234,18 +234,18 @@ func (s *Store) Held(ctx context.Context, places []Place, from, to time.Time, f 
 	})
 }
 
-// Known is what a recorder needs to know of the past.
+// Known is the state that a recorder needs at its start.
 type Known struct {
-	// Jobs has the kinds of the jobs that are not known to be gone, and Versions their versions.
+	// Jobs holds the kinds of the jobs that are not known to be deleted, and Versions their resourceVersions, by UID.
 	Jobs     map[string]string
 	Versions map[string]int64
-	// Open are the attempts of which no end is known.
+	// Open holds the UIDs of attempts whose end is not known.
 	Open map[string]bool
-	// Logged are the attempts of those jobs that have a log.
+	// Logged holds the UIDs of attempts of these jobs that have a log.
 	Logged map[string]bool
 }
 
-// Known returns what the archive knows of jobs that may still exist.
+// Known returns the archive's records of jobs that may still exist.
 func (s *Store) Known(ctx context.Context) (*Known, error) {
 	k := &Known{Jobs: map[string]string{}, Versions: map[string]int64{}, Open: map[string]bool{}, Logged: map[string]bool{}}
 	err := s.query(ctx, "SELECT uid, kind, version FROM jobs WHERE gone = 0", nil, func(rows *sql.Rows) error {

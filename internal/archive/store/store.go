@@ -1,5 +1,5 @@
-// Package store keeps the archive in a database: SQLite in one file, or PostgreSQL. It decides nothing about jobs; writing
-// a record twice, or an older one after a newer one, changes nothing. Start reading at Open and Write.
+// Package store stores the archive in SQLite (one file) or PostgreSQL. It does not interpret records. Writing a record
+// twice, or an older record after a newer one, has no effect. Start reading at Open and Write.
 package store
 
 import (
@@ -19,28 +19,28 @@ import (
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 )
 
-// Options bound what is kept.
+// Options limit the size of the archive.
 type Options struct {
-	// JobLogs and AllLogs are the largest sizes of the logs of one job and of all jobs, in bytes. The oldest go first. Zero
-	// means the default.
+	// JobLogs and AllLogs are the largest sizes of the logs of one job and of all jobs, in bytes. The oldest logs are
+	// dropped first. Zero means the default.
 	JobLogs, AllLogs int64
 }
 
-// These are the defaults of Options.
+// Defaults of Options.
 const (
 	DefaultJobLogs = 4 << 20
 	DefaultAllLogs = 1 << 30
 )
 
-// Store is an archive. Several goroutines may use it at once, and with PostgreSQL also several programs.
+// Store is an archive. It is safe for concurrent use. Several programs can use the same PostgreSQL database.
 type Store struct {
 	db       *sql.DB
 	postgres bool
 	options  Options
 }
 
-// Open opens the archive at an address, and creates it or brings it up to date. The address is that of a PostgreSQL
-// database, postgres://USER@HOST/DATABASE, or the path of a file.
+// Open opens the archive at an address. It creates the archive if it does not exist, and updates its schema. The
+// address is the URL of a PostgreSQL database, postgres://USER@HOST/DATABASE, or the path of a file.
 func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	if o.JobLogs == 0 {
 		o.JobLogs = DefaultJobLogs
@@ -58,9 +58,9 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 		if err := private(path); err != nil {
 			return nil, fmt.Errorf("opening the archive: %w", err)
 		}
-		// A write that others wait for is not lost when the program is killed. Only a crash of the machine may lose the last
-		// ones, which are read from the cluster again. SQLite sorts in memory, because there may be no other directory to
-		// write to.
+		// A committed write survives a kill of the program. A crash of the machine may lose the last writes, which the
+		// recorder reads from the cluster again. SQLite keeps temporary data in memory, because there may be no other
+		// writable directory.
 		driver, source = "sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path,
 			RawQuery: "_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=temp_store(MEMORY)&_txlock=immediate"}).String()
 	}
@@ -76,8 +76,9 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Claim binds the archive to the cluster with a UID. It returns an error if the archive is bound to another cluster: the
-// records of both would mix, and what one cluster has would be missing in the other.
+// Claim binds the archive to the cluster with a UID. It returns an error if the archive is bound to another cluster:
+// otherwise the records of both clusters would mix, and each recorder would mark the jobs of the other cluster as
+// deleted.
 func (s *Store) Claim(ctx context.Context, uid string) error {
 	err := s.transact(ctx, func(tx *tx) error {
 		tx.exec(`INSERT INTO cluster (number, uid) VALUES (1, ?) ON CONFLICT DO NOTHING`, uid)
@@ -107,7 +108,8 @@ func (s *Store) Size(ctx context.Context) (int64, error) {
 	return size, nil
 }
 
-// private creates a file that only its owner can read, if there is none. SQLite gives its further files the same mode.
+// private creates a file that only its owner can read, unless it exists. SQLite creates its other files with the same
+// mode.
 func private(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -122,10 +124,11 @@ func (s *Store) Close() error { return s.db.Close() }
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationLock is the number of PostgreSQL's advisory lock that one program at a time holds while it changes tables.
+// migrationLock is the key of the PostgreSQL advisory lock that a program holds while it changes tables.
 const migrationLock = 0x7439_6b61
 
-// migrate carries out the migrations that the database does not have yet. Their files begin with their numbers.
+// migrate applies the migrations that the database does not have yet. The name of each migration's file begins with its
+// number.
 func (s *Store) migrate(ctx context.Context) error {
 	return s.transact(ctx, func(tx *tx) error {
 		if s.postgres {
@@ -172,7 +175,7 @@ func (t *tx) script(text string) {
 	}
 }
 
-// tx is a transaction. After its first error it does nothing more.
+// tx is a transaction. After the first error, its methods do nothing.
 type tx struct {
 	*sql.Tx
 	ctx      context.Context //nolint:containedctx // that of the one call that the transaction belongs to
@@ -180,14 +183,14 @@ type tx struct {
 	err      error
 }
 
-// transact calls f in a transaction, which is undone if f returns an error.
+// transact calls f in a transaction, and rolls it back if f returns an error.
 func (s *Store) transact(ctx context.Context, f func(*tx) error) error {
 	begun, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	if err := f(&tx{Tx: begun, ctx: ctx, postgres: s.postgres}); err != nil {
-		_ = begun.Rollback() // the error of f tells more
+		_ = begun.Rollback() // the error of f is more useful
 		return err
 	}
 	if err := begun.Commit(); err != nil {
@@ -210,7 +213,7 @@ func (t *tx) row(query string, args []any, into ...any) {
 	t.err = t.QueryRowContext(t.ctx, numbered(query, t.postgres), args...).Scan(into...)
 }
 
-// query calls scan for each row that a query returns.
+// query calls scan for each row of a query's result.
 func (s *Store) query(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
 	rows, err := s.db.QueryContext(ctx, numbered(query, s.postgres), args...)
 	if err != nil {
@@ -228,7 +231,7 @@ func (s *Store) query(ctx context.Context, query string, args []any, scan func(*
 	return nil
 }
 
-// numbered replaces each ? by $1, $2 and so on, as PostgreSQL has them. No query has a ? that is something else.
+// numbered replaces each ? by $1, $2 and so on, which PostgreSQL requires. Queries use ? only as a placeholder.
 func numbered(query string, postgres bool) string {
 	if !postgres {
 		return query

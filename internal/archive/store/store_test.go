@@ -23,7 +23,7 @@ var start = time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// onBoth runs a test on SQLite and on PostgreSQL. address is that of an empty database.
+// onBoth runs a test on SQLite and on PostgreSQL. address is the address of an empty database.
 func onBoth(t *testing.T, test func(t *testing.T, address string)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "a b?#%.db")) })
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres.Start(t)) })
@@ -189,7 +189,7 @@ func TestMissedEndsAreBounded(t *testing.T) {
 		if j := get(t, s, "gone"); !j.Gone.Equal(at(3600)) {
 			t.Errorf("the job is gone since %s", j.Gone)
 		}
-		// The pod was there after all: what is seen of it later counts.
+		// If the pod existed after all, a later record of it replaces the loss.
 		write(t, s, &Batch{Attempts: []*archive.Attempt{attempt("q", "gone", 2, func(a *archive.Attempt) { a.Outcome, a.Ended = archive.Succeeded, at(50) })}})
 		if a := only(t, s, "gone"); a.Outcome != archive.Succeeded || !a.Ended.Equal(at(50)) {
 			t.Errorf("after its end was seen: %s at %s", a.Outcome, a.Ended)
@@ -322,7 +322,8 @@ func TestNewerArchiveIsRefused(t *testing.T) {
 	})
 }
 
-// TestArchiveIsOfOneCluster: of the clusters that claim an archive at once one gets it, and has it when it is opened again.
+// TestArchiveIsOfOneCluster verifies that if several clusters claim an archive at the same time, exactly one succeeds
+// and still owns the archive after it is reopened.
 func TestArchiveIsOfOneCluster(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		errs := make([]error, 4)
@@ -349,8 +350,8 @@ func TestArchiveIsOfOneCluster(t *testing.T) {
 	})
 }
 
-// TestListsGoOnWhereTheyEnded: the pages of a list have each job once, also those of one moment, and also if jobs come
-// and go meanwhile.
+// TestListsGoOnWhereTheyEnded verifies that the pages of a list contain each job exactly once, even if jobs have equal
+// creation times or are added and removed in between.
 func TestListsGoOnWhereTheyEnded(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		s := open(t, address, Options{})
@@ -385,7 +386,8 @@ func TestListsGoOnWhereTheyEnded(t *testing.T) {
 	})
 }
 
-// TestOlderArchiveIsBroughtUpToDate takes the later migrations back and opens the archive again.
+// TestOlderArchiveIsBroughtUpToDate verifies that opening an archive applies the migrations that it lacks: the test
+// undoes the later migrations and opens the archive again.
 func TestOlderArchiveIsBroughtUpToDate(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		s := open(t, address, Options{})

@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/postgres"
 )
 
-// BenchmarkUsage sums up what 100,000 attempts of 10,000 jobs held in a month, by day and user.
+// BenchmarkUsage sums the usage of 100,000 attempts of 10,000 jobs in a month by day and user.
 func BenchmarkUsage(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) { benchmarkUsage(b, filepath.Join(b.TempDir(), "archive.db")) })
 	b.Run("PostgreSQL", func(b *testing.B) { benchmarkUsage(b, postgres.Start(b)) })

@@ -14,15 +14,15 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// Batch is what is written at once.
+// Batch is a set of records that are written in one transaction.
 type Batch struct {
 	Jobs     []*archive.Job
 	Attempts []*archive.Attempt
 	Events   []*archive.Event
 	Logs     []*archive.Log
-	// Gone are the UIDs of jobs, and Lost those of attempts, that were found missing at At.
+	// Gone holds the UIDs of jobs, and Lost the UIDs of attempts, that the recorder found missing at time At.
 	Gone, Lost []string
-	// At is when the batch was collected. Until then the recorder has seen everything.
+	// At is when the batch was collected. The recorder has seen all events up to this time.
 	At time.Time
 }
 
@@ -31,7 +31,7 @@ func (b *Batch) Size() int {
 	return len(b.Jobs) + len(b.Attempts) + len(b.Events) + len(b.Logs) + len(b.Gone) + len(b.Lost)
 }
 
-// Write writes all of a batch or, if it returns an error, nothing.
+// Write writes a whole batch. If it returns an error, it has written nothing.
 func (s *Store) Write(ctx context.Context, b *Batch) error {
 	err := s.transact(ctx, func(tx *tx) error {
 		for _, j := range b.Jobs {
@@ -66,7 +66,7 @@ func (s *Store) Write(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// text returns a string without the character that PostgreSQL does not keep in texts.
+// text replaces the NUL character, which PostgreSQL cannot store in text columns.
 func text(s string) string { return string(bytes.ReplaceAll([]byte(s), []byte{0}, []byte("\uFFFD"))) }
 
 func (t *tx) job(j *archive.Job) {
@@ -90,7 +90,7 @@ func (t *tx) attempt(a *archive.Attempt) {
 	if requests, t.err = json.Marshal(a.Requests); t.err != nil {
 		return
 	}
-	// A pod that was found missing has the version at which it was last seen. What is seen of it later counts.
+	// A lost attempt keeps the version at which its pod was last seen, so that a later record of the pod replaces it.
 	t.exec(`INSERT INTO attempts (uid, version, job, replica, role, replica_rank, number, node, created, scheduled, started, ended, outcome, exit_code, cause, requests, pod)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO UPDATE SET version = excluded.version, node = excluded.node,
 		scheduled = excluded.scheduled, started = excluded.started, ended = excluded.ended, outcome = excluded.outcome, exit_code = excluded.exit_code,
@@ -100,7 +100,8 @@ func (t *tx) attempt(a *archive.Attempt) {
 		string(a.Outcome), a.ExitCode, text(a.Cause), string(requests), text(string(a.Pod)))
 }
 
-// lost ends an attempt whose pod was found missing: at the end of its job, or when it was last recorded that it ran.
+// lost ends an attempt whose pod was found missing. The attempt's end is the end of its job or, if the job has not
+// ended, the last time at which the recorder was running.
 func (t *tx) lost(uid string, at time.Time) {
 	var pod string
 	var recording, ended, scheduled int64
@@ -126,7 +127,7 @@ func (t *tx) lost(uid string, at time.Time) {
 	t.exec(`UPDATE attempts SET outcome = ?, ended = ?, cause = ? WHERE uid = ?`, string(a.Outcome), milli(a.Ended), text(a.Cause), uid)
 }
 
-// log keeps the log of a container, and drops the oldest logs of the job above its bound.
+// log stores the log of a container, and drops the oldest logs of the job if the job's logs are larger than bound.
 func (t *tx) log(l *archive.Log, bound int64) {
 	cut := 0
 	if l.Cut {
@@ -140,10 +141,10 @@ func (t *tx) log(l *archive.Log, bound int64) {
 		WHERE o.attempt = logs.attempt AND o.container = logs.container AND o.upto > ?)`, l.Job, l.Job, bound)
 }
 
-// pruned is how many of the oldest logs are dropped at once.
+// pruned is the number of oldest logs that are dropped per statement.
 const pruned = 100
 
-// prune drops the oldest logs until all of them fit into the bound.
+// prune drops the oldest logs until all logs together fit into bound.
 func (t *tx) prune(bound int64) {
 	for t.err == nil {
 		var size int64
