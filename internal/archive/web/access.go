@@ -16,10 +16,10 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// Self is the access of whoever a client belongs to.
+// Self is the access of the user whose credentials a client has.
 type Self struct{ Objects dynamic.Interface }
 
-// reviews is the resource by which callers ask what they may do.
+// reviews is the resource with which callers ask for their own access.
 var reviews = authorization.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")
 
 // MayGet implements Access.
@@ -35,7 +35,7 @@ func (s Self) MayGet(ctx context.Context, resource schema.GroupResource, namespa
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return false, archive.Refuse(http.StatusUnauthorized, "the cluster does not accept your credentials")
-	case apierrors.IsForbidden(err): // anonymous users may not even ask
+	case apierrors.IsForbidden(err): // anonymous users may not create SelfSubjectAccessReviews
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("asking what you may see: %w", err)

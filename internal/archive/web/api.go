@@ -1,10 +1,11 @@
-// Package web serves the archive as JSON under /api/v1. A caller sees the jobs of a kind in those namespaces where they may
-// get jobs of that kind now, and logs if they may get pods/log there. openapi.yaml describes it. Start reading at New.
+// Package web serves the archive as JSON under /api/v1. A caller sees the jobs of a kind in the namespaces in which
+// they may currently get jobs of that kind, and logs if they may also get pods/log there. openapi.yaml describes the
+// API. Start reading at New.
 package web
 
 import (
 	"context"
-	_ "embed" // the description
+	_ "embed" // for openapi.yaml
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -17,9 +18,10 @@ import (
 	"tensorstack.dev/batch/internal/archive/store"
 )
 
-// Access says what the caller of a request may see.
+// Access checks what the caller of a request may see.
 type Access interface {
-	// MayGet returns whether the caller may get a resource, such as pods/log, in a namespace; the empty one stands for all.
+	// MayGet returns whether the caller may get a resource, such as pods/log, in a namespace; an empty namespace means
+	// all namespaces.
 	MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error)
 }
 
@@ -33,8 +35,8 @@ type API struct {
 //go:embed openapi.yaml
 var description []byte
 
-// New returns the handler of an archive. admit returns what the caller of a request may see; if it returns nil, it has
-// answered the request.
+// New returns the handler of an archive. admit returns the access of the caller of a request; if it returns nil, it has
+// already answered the request.
 func New(s *store.Store, admit func(http.ResponseWriter, *http.Request) Access) *API {
 	a := &API{store: s, admit: admit, mux: http.NewServeMux()}
 	openapi, err := yaml.YAMLToJSON(description)
@@ -70,16 +72,16 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(archive.Error{Error: err.Error()}) // nobody is left to tell
+	_ = json.NewEncoder(w).Encode(archive.Error{Error: err.Error()}) // the client has closed the connection
 }
 
-// csvTable is an answer that is no JSON.
+// csvTable is a response in CSV instead of JSON.
 type csvTable struct {
 	by   archive.By
 	rows []archive.Usage
 }
 
-// handler admits the caller, answers with what serve returns, and tells caches to keep nothing.
+// handler admits the caller, sends the result of serve, and disables caching.
 func (a *API) handler(serve func(*http.Request, *Reader) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -96,7 +98,7 @@ func (a *API) handler(serve func(*http.Request, *Reader) (any, error)) http.Hand
 		if table, ok := answer.(*csvTable); ok {
 			w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 			w.Header().Set("Content-Disposition", `attachment; filename="usage-by-`+string(table.by)+`.csv"`)
-			_ = archive.WriteCSV(w, table.by, table.rows) // nobody is left to tell
+			_ = archive.WriteCSV(w, table.by, table.rows) // the client has closed the connection
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -104,7 +106,7 @@ func (a *API) handler(serve func(*http.Request, *Reader) (any, error)) http.Hand
 	}
 }
 
-// jobs answers a request for a list.
+// jobs answers a request for a list of jobs.
 func jobs(r *http.Request, in *Reader) (any, error) {
 	p := params{r.URL.Query(), nil}
 	q := archive.JobQuery{Text: p.Get("text"), Name: p.Get("name"), Namespace: p.Get("namespace"), Queue: p.Get("queue"), User: p.Get("user"), Phase: p.Get("phase"),
@@ -122,7 +124,7 @@ func logs(r *http.Request, in *Reader) (any, error) {
 	return in.Logs(r.Context(), r.PathValue("uid"), r.URL.Query().Get("replica"))
 }
 
-// defaultSpan is the span of time that ends now for which usage is counted if the request does not say it.
+// defaultSpan is the time span, ending now, that usage covers if the request does not set one.
 const defaultSpan = 30 * 24 * time.Hour
 
 func usage(r *http.Request, in *Reader) (any, error) {

@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// params are the parameters of a request. The first error is kept.
+// params are the parameters of a request. err is the first error.
 type params struct {
 	url.Values
 	err error
@@ -24,7 +24,7 @@ func (p *params) wrong(name, wanted string) {
 	}
 }
 
-// kind returns the name of a kind that is given in any case; empty if none is.
+// kind returns the name of a kind of job, whose parameter is not case-sensitive; empty without the parameter.
 func (p *params) kind() string {
 	name := p.Get("kind")
 	if name == "" {
@@ -89,7 +89,7 @@ func (p *params) cursor(name string) archive.Cursor {
 	return c
 }
 
-// oneOf returns the value of a parameter; the first of the possible ones if it is missing.
+// oneOf returns the value of a parameter; without the parameter, the first possible value.
 func (p *params) oneOf(name string, possible ...string) string {
 	text := p.Get(name)
 	if text == "" {

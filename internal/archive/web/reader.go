@@ -17,12 +17,12 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Reader reads the archive for the caller of one request, and returns nothing that they may not see. The API and the pages
-// of the console read through it.
+// Reader reads the archive for the caller of one request, and returns only records that the caller may see. The API and
+// the console's pages read through it.
 type Reader struct {
 	access Access
 	store  *store.Store
-	// known are the places that were asked about, and whether the caller may see their jobs.
+	// known caches, for each place, whether the caller may see its jobs.
 	known map[store.Place]bool
 }
 
@@ -52,7 +52,7 @@ func (r *Reader) may(ctx context.Context, p store.Place) (bool, error) {
 	return false, nil
 }
 
-// places returns the places that the caller may see, of one kind and namespace or, if they are empty, of all.
+// places returns the places that the caller may see. kind and namespace restrict them unless they are empty.
 func (r *Reader) places(ctx context.Context, kind, namespace string) ([]store.Place, error) {
 	all, err := r.store.Places(ctx)
 	if err != nil {
@@ -74,13 +74,13 @@ func (r *Reader) places(ctx context.Context, kind, namespace string) ([]store.Pl
 	return visible, nil
 }
 
-// These bound lists.
+// Limits of lists.
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
 )
 
-// Jobs returns the selected jobs that the caller may see, the newest first.
+// Jobs returns the selected jobs that the caller may see, newest first.
 func (r *Reader) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error) {
 	places, err := r.places(ctx, q.Kind, q.Namespace)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *Reader) find(ctx context.Context, uid string) (*archive.Job, error) {
 	return j, nil
 }
 
-// Job returns a job with everything that is kept of it except its logs.
+// Job returns a job with all its records except its logs.
 func (r *Reader) Job(ctx context.Context, uid string) (*archive.JobDetails, error) {
 	j, err := r.find(ctx, uid)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Reader) Job(ctx context.Context, uid string) (*archive.JobDetails, erro
 	return answer, nil
 }
 
-// Logs returns the ends of the logs of a job's attempts, of one replica or, if it is empty, of all.
+// Logs returns the ends of the logs of a job's attempts. replica selects one replica; empty selects all.
 func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogList, error) {
 	j, err := r.find(ctx, uid)
 	if err != nil {
@@ -184,11 +184,11 @@ func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogLis
 	return answer, nil
 }
 
-// Usage returns what jobs held that the caller may see.
+// Usage returns the usage of the jobs that the caller may see.
 func (r *Reader) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error) {
 	sums := archive.Sums{Span: q.Span, By: q.By, Extended: q.Extended}
 	if now := time.Now().UTC().Truncate(time.Second); sums.Span.To.After(now) {
-		sums.Span.To = now // running attempts have not held the future
+		sums.Span.To = now // running attempts have not used the future
 	}
 	if err := sums.Span.Check(); err != nil {
 		return nil, archive.Refuse(http.StatusBadRequest, "%s", err)

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/archive/store"
 )
 
-// rights are resources in namespaces, as "genericjobs in ns". The empty namespace stands for all.
+// rights are resources in namespaces, such as "genericjobs in ns". The empty namespace stands for all namespaces.
 type rights map[string]bool
 
 func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespace string) (bool, error) {
@@ -54,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{t, s}
 }
 
-// get returns the answer to a caller with some rights.
+// get returns the response to a caller with some rights.
 func (f *fixture) get(r rights, path string) (int, string) {
 	f.Helper()
 	w := httptest.NewRecorder()
@@ -104,7 +104,7 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 	}
 }
 
-// The description names what the answers hold.
+// TestDescriptionNamesEveryField verifies that openapi.yaml describes every field of the responses.
 func TestDescriptionNamesEveryField(t *testing.T) {
 	f := newFixture(t)
 	all := rights{"genericjobs in ": true, "pods/log in red": true}
