@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// These are the answers of the API, see package web.
+// The types below are the responses of the API; see package web.
 
-// JobList is the answer to GET /api/v1/history/jobs.
+// JobList is the response to GET /api/v1/history/jobs.
 type JobList struct {
 	Jobs []*Job `json:"jobs"`
-	// More is true if there are further jobs behind the limit.
+	// More is true if there are more jobs than the limit.
 	More bool `json:"more"`
-	// Next is the cursor after which the further jobs come; empty if there are none.
+	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
 }
 
-// JobDetails is the answer to GET /api/v1/history/jobs/UID.
+// JobDetails is the response to GET /api/v1/history/jobs/UID.
 type JobDetails struct {
 	Job
 	Attempts []AttemptDetails  `json:"attempts"`
@@ -35,7 +35,7 @@ func (r Job) MarshalJSON() ([]byte, error) {
 	}{plain(r), r.Outcome()})
 }
 
-// MarshalJSON adds the outcome, as that of Job does.
+// MarshalJSON adds the outcome, as Job.MarshalJSON does.
 func (d JobDetails) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
@@ -45,13 +45,13 @@ func (d JobDetails) MarshalJSON() ([]byte, error) {
 	}{plain(d.Job), d.Outcome(), d.Attempts, d.Events})
 }
 
-// AttemptDetails is an attempt with its pod as it was last seen.
+// AttemptDetails is an attempt with the last observed state of its pod.
 type AttemptDetails struct {
 	Attempt
 	Pod json.RawMessage `json:"pod"`
 }
 
-// LogList is the answer to GET /api/v1/history/jobs/UID/logs.
+// LogList is the response to GET /api/v1/history/jobs/UID/logs.
 type LogList struct {
 	Logs []LogText `json:"logs"`
 }
@@ -63,17 +63,17 @@ type LogText struct {
 	// Attempt counts from 0, as Attempt.Number does.
 	Attempt   int    `json:"attempt"`
 	Container string `json:"container"`
-	// Cut is true if the log began earlier.
+	// Cut is true if the beginning of the log is missing.
 	Cut bool `json:"cut"`
-	// Text has lines that begin with their time. Bytes that are not UTF-8 are replaced.
+	// Text consists of lines that begin with a timestamp. Invalid UTF-8 is replaced.
 	Text string `json:"text"`
 }
 
 // Replica returns the name of the log's replica in its job.
 func (l *LogText) Replica() string { return fmt.Sprintf("%s-%d", l.Role, l.Rank) }
 
-// Source returns where lines of the log come from, for people: the replica, the container if the replica has several
-// with logs, and the attempt unless it is the first.
+// Source returns the source of the log's lines for display: the replica, the container if severalContainers is true,
+// and the attempt unless it is the first.
 func (l *LogText) Source(severalContainers bool) string {
 	name := l.Replica()
 	if severalContainers {
@@ -85,12 +85,12 @@ func (l *LogText) Source(severalContainers bool) string {
 	return name
 }
 
-// UsageList is the answer to GET /api/v1/history/usage.
+// UsageList is the response to GET /api/v1/history/usage.
 type UsageList struct {
 	Usage []Usage `json:"usage"`
 }
 
-// Error is the answer to a request that failed.
+// Error is the response to a request that failed.
 type Error struct {
 	Error string `json:"error"`
 }

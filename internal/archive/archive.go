@@ -1,6 +1,7 @@
-// Package archive says what is kept of jobs, so that people can ask about a job after it is gone: the job as it was last
-// seen, the attempts of its replicas, its events and the ends of its logs. It is pure: it derives records from objects,
-// and sums from records. Package store keeps the records, and package recorder writes them. Start reading at JobOf.
+// Package archive defines the records that are kept of jobs, so that users can look up a job after its deletion: the
+// last observed job, the attempts of its replicas, its events and the ends of its logs. It is pure: it computes records
+// from objects, and usage sums from records. Package store keeps the records, and package recorder writes them. Start
+// reading at JobOf.
 package archive
 
 import (
@@ -18,10 +19,10 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Job is what is kept of a job.
+// Job is the record of a job.
 type Job struct {
 	UID string `json:"uid"`
-	// Version is the resourceVersion as a number. A record is replaced by one with a larger version only.
+	// Version is the resourceVersion as a number. Only a record with a larger version replaces a record.
 	Version   int64  `json:"-"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -29,22 +30,23 @@ type Job struct {
 	// Queue and User are empty if they are not known.
 	Queue string `json:"queue,omitempty"`
 	User  string `json:"user,omitempty"`
-	// Phase is the phase when the job was last seen, and Why explains it in one line.
+	// Phase is the phase at the last observation of the job, and Why explains the phase in one line.
 	Phase    string    `json:"phase"`
 	Why      string    `json:"why,omitempty"`
 	Created  time.Time `json:"created"`
 	Ended    time.Time `json:"ended,omitzero"`
 	Replicas int32     `json:"replicas"`
 	Restarts int32     `json:"restarts"`
-	// Gone is when the job was found to be deleted; zero while it exists.
+	// Gone is when the recorder noticed that the job was deleted; zero while the job exists.
 	Gone time.Time `json:"gone,omitzero"`
-	// Object is the job as it was last seen. It is left out of lists.
+	// Object is the last observed job. Lists omit it.
 	Object json.RawMessage `json:"object,omitempty"`
-	// Conditions are the conditions that the job has now. The store keeps all of them, also those that have changed since.
+	// Conditions are the conditions that the job has now. The store also keeps earlier conditions that have changed
+	// since.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Condition is a condition of a job since it last changed.
+// Condition is a condition of a job as of its last transition.
 type Condition struct {
 	Type    string    `json:"type"`
 	Status  string    `json:"status"`
@@ -53,7 +55,7 @@ type Condition struct {
 	Since   time.Time `json:"since"`
 }
 
-// JobOf returns the record of a job as the cluster stores it.
+// JobOf returns the record of a job object.
 func JobOf(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	j, err := observed.New(kind, raw)
 	if err != nil {
@@ -81,7 +83,7 @@ func JobOf(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	return r, nil
 }
 
-// Observed returns the job of a record as the cluster stored it.
+// Observed returns the job object of a record.
 func (r *Job) Observed() (*observed.Job, error) {
 	kind, err := kinds.ByName(r.Kind)
 	if err != nil {
@@ -94,7 +96,7 @@ func (r *Job) Observed() (*observed.Job, error) {
 	return observed.New(&kind, raw)
 }
 
-// Event is what is kept of an event about a job, or of a warning about one of its pods.
+// Event is the record of an event about a job, or of a warning about one of its pods.
 type Event struct {
 	UID     string          `json:"-"`
 	Version int64           `json:"-"`
@@ -123,11 +125,12 @@ type Log struct {
 	Attempt, Job, Container string
 	At                      time.Time
 	Text                    []byte
-	// Cut is true if the log began earlier than Text.
+	// Cut is true if the beginning of the log is missing from Text.
 	Cut bool
 }
 
-// JobOfPod returns the UID and kind of the job that a pod belongs to; empty if it belongs to none.
+// JobOfPod returns the UID and kind of the job that a pod belongs to. Both are empty if the pod does not belong to a
+// job.
 func JobOfPod(p *corev1.Pod) (uid, kind string) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || p.Labels[batch.LabelJobName] == "" {
@@ -139,7 +142,8 @@ func JobOfPod(p *corev1.Pod) (uid, kind string) {
 	return string(owner.UID), owner.Kind
 }
 
-// versionOf returns a resourceVersion as a number. Kubernetes promises that those of one resource can be compared so.
+// versionOf returns a resourceVersion as a number. Kubernetes guarantees that the resourceVersions of one resource can
+// be compared as numbers.
 func versionOf(o metav1.Object) (int64, error) {
 	v, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {

@@ -116,7 +116,8 @@ func deleted(after int, grace int64) func(*corev1.Pod) {
 	}
 }
 
-// The last version of a pod does not tell any more that its deletion has ended it.
+// TestStoppedAttemptStaysStopped verifies that an attempt that was stopped keeps this outcome, although the last
+// version of its pod no longer shows that the deletion ended it.
 func TestStoppedAttemptStaysStopped(t *testing.T) {
 	killed, confirmed := pod(ended(corev1.PodFailed, 143, "Error")), pod(ended(corev1.PodFailed, 143, "Error"))
 	deleted(8, 30)(killed)
@@ -261,7 +262,7 @@ func TestCSVHoldsNoFormulas(t *testing.T) {
 	}
 }
 
-// TestJobsInJSONHaveTheirOutcome verifies that answers name the outcome and lose nothing.
+// TestJobsInJSONHaveTheirOutcome verifies that responses contain the outcome and all other fields.
 func TestJobsInJSONHaveTheirOutcome(t *testing.T) {
 	begin := time.Date(2026, 1, 23, 8, 0, 0, 0, time.UTC)
 	deleted := Job{UID: "u", Kind: "GenericJob", Namespace: "ns", Name: "j", Phase: "Running", Created: begin, Gone: begin.Add(time.Hour), Conditions: []Condition{{Type: "Running", Since: begin}}}
@@ -279,7 +280,7 @@ func TestJobsInJSONHaveTheirOutcome(t *testing.T) {
 		if err := json.Unmarshal(data, &back); err != nil {
 			t.Fatal(err)
 		}
-		d.Attempts[0].Job = "" // is not in answers
+		d.Attempts[0].Job = "" // responses do not contain it
 		if diff := cmp.Diff(d, back); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want, diff)
 		}

@@ -19,19 +19,20 @@ import (
 // Outcome is how an attempt ended.
 type Outcome string
 
-// These are the outcomes.
+// Outcomes of attempts.
 const (
 	Succeeded Outcome = "Succeeded"
 	Failed    Outcome = "Failed"
-	// Evicted means that somebody other than the job ended the pod, such as a preemption or a drain.
+	// Evicted means that something other than the job terminated the pod, such as a preemption or a drain.
 	Evicted Outcome = "Evicted"
-	// Stopped means that the pod was deleted while it ran, for example because its job was paused or had ended.
+	// Stopped means that the pod was deleted while it ran, for example because its job was paused or had finished.
 	Stopped Outcome = "Stopped"
-	// Lost means that the pod ended while nobody recorded it. Its end is when it was last known to run or was missed.
+	// Lost means that the pod ended while no recorder was running. Its end is the time at which it was last known to
+	// run, or at which it was found missing.
 	Lost Outcome = "Lost"
 )
 
-// Attempt is the life of one pod of a replica. Times that are not known are zero.
+// Attempt is the lifetime of one pod of a replica. Unknown times are zero.
 type Attempt struct {
 	UID     string `json:"uid"`
 	Version int64  `json:"-"`
@@ -39,27 +40,27 @@ type Attempt struct {
 	Replica string `json:"replica"`
 	Role    string `json:"role"`
 	Rank    int    `json:"rank"`
-	// Number counts the attempts of a replica from 0, as the label of the pod does. People read its Ordinal.
+	// Number counts the attempts of a replica from 0, as the label of the pod does. Users see its Ordinal.
 	Number    int       `json:"attempt"`
 	Node      string    `json:"node,omitempty"`
 	Created   time.Time `json:"created"`
 	Scheduled time.Time `json:"scheduled,omitzero"`
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
-	// Outcome is empty while the attempt lasts.
+	// Outcome is empty until the attempt ends.
 	Outcome  Outcome `json:"outcome,omitempty"`
 	ExitCode *int32  `json:"exitCode,omitempty"`
 	Cause    string  `json:"cause,omitempty"`
-	// Requests are what the pod requests of the node, which it holds from Scheduled to Ended.
+	// Requests are the resources that the pod requests and holds from Scheduled to Ended.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
-	// Pod is the pod as it was last seen, without what no page shows.
+	// Pod is the last observed state of the pod, without the fields that no page shows.
 	Pod json.RawMessage `json:"-"`
 }
 
-// Ordinal returns the number of an attempt as people read and choose it: the first attempt is 1.
+// Ordinal returns the number of an attempt for display and for command lines: the first attempt is 1.
 func Ordinal(number int) int { return number + 1 }
 
-// AttemptOf returns the record of a pod; nil if the pod belongs to no job.
+// AttemptOf returns the record of a pod; nil if the pod does not belong to a job.
 func AttemptOf(p *corev1.Pod) (*Attempt, error) {
 	job, _ := JobOfPod(p)
 	if job == "" {
@@ -73,7 +74,7 @@ func AttemptOf(p *corev1.Pod) (*Attempt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing pod %s as JSON: %w", p.Name, err)
 	}
-	// Both labels are written by the operator. An older operator did not number the attempts.
+	// The operator writes both labels. Older operators did not number the attempts.
 	rank, _ := strconv.Atoi(p.Labels[batch.LabelReplicaRank])
 	number, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
 	a := &Attempt{UID: string(p.UID), Version: version, Job: job, Replica: p.Name, Role: p.Labels[batch.LabelReplicaType], Rank: rank, Number: number,
@@ -102,7 +103,8 @@ func (a *Attempt) begin(at metav1.Time) {
 	}
 }
 
-// end sets the end of an attempt whose pod has ended. over is the end of the last container; zero if it is not known.
+// end sets the end of an attempt whose pod has finished. over is when the last container terminated; zero if it is
+// unknown.
 func (a *Attempt) end(p *corev1.Pod, over time.Time) {
 	disrupted, why := disruption(p)
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
@@ -119,26 +121,26 @@ func (a *Attempt) end(p *corev1.Pod, over time.Time) {
 	case p.Status.Phase == corev1.PodFailed:
 		a.Outcome, a.Cause = Failed, cmp.Or(p.Status.Reason, a.Cause)
 	default:
-		a.ExitCode, a.Cause = nil, "" // of a sidecar, or before a restart by the kubelet
+		a.ExitCode, a.Cause = nil, "" // a sidecar failed, or the kubelet restarts the container
 		return
 	}
-	// A pod that the kubelet refused, or that ended with its node, has no container that says when.
+	// A pod that the kubelet rejected, or that was lost with its node, has no container status with an end time.
 	a.Ended = over.UTC()
 	if over.IsZero() {
 		a.Ended = endedAt(p).UTC()
 	}
 }
 
-// Follow takes over from the last record of the pod what a newer version of the pod no longer tells: that its deletion
-// has ended it.
+// Follow copies the outcome Stopped from the last record of the pod, because a newer version of the pod no longer shows
+// that the deletion of the pod ended it.
 func (a *Attempt) Follow(last *Attempt) {
 	if last.Outcome == Stopped && (a.Outcome == Failed || a.Outcome == Succeeded) {
 		a.Outcome, a.Cause = Stopped, ""
 	}
 }
 
-// MarkDeleted records that the pod is gone, which was noticed at a time. inTime is true if the deletion itself was seen, and
-// false if the pod was found missing, perhaps long after its end.
+// MarkDeleted records that the pod no longer exists. at is when the recorder noticed this. inTime is true if the
+// recorder saw the deletion, and false if it found the pod missing, perhaps long after the pod ended.
 func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	if a.Outcome != "" {
 		return
@@ -153,7 +155,8 @@ func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 		a.Outcome = Lost
 	}
 	a.Ended = at.UTC()
-	// The kubelet reports the ends of the containers shortly before it removes the pod.
+	// over is the latest end of a container. The kubelet reports the ends of all containers shortly before it removes
+	// the pod.
 	var over time.Time
 	all := len(p.Status.ContainerStatuses) > 0
 	for i := range p.Status.ContainerStatuses {
@@ -172,7 +175,7 @@ func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	}
 }
 
-// Held returns for how long the attempt held what it requests, within a span of time.
+// Held returns how long the attempt held its requested resources between from and to.
 func (a *Attempt) Held(from, to time.Time) time.Duration {
 	if a.Scheduled.IsZero() {
 		return 0
@@ -184,7 +187,7 @@ func (a *Attempt) Held(from, to time.Time) time.Duration {
 	return max(0, end.Sub(later(a.Scheduled, from)))
 }
 
-// Same reports whether two records of one pod hold the same, so that the second one needs no writing.
+// Same reports whether two records of one pod are equal in what changes, so that the second one need not be written.
 func (a *Attempt) Same(b *Attempt) bool {
 	return a.Node == b.Node && a.Scheduled.Equal(b.Scheduled) && a.Started.Equal(b.Started) && a.Ended.Equal(b.Ended) && a.Outcome == b.Outcome &&
 		a.Cause == b.Cause
@@ -202,7 +205,7 @@ func scheduledAt(p *corev1.Pod) time.Time {
 	return p.CreationTimestamp.UTC()
 }
 
-// endedAt returns when a pod ended that has no ended containers: when its conditions last changed.
+// endedAt returns when a pod without terminated containers ended: the time of the last change of its conditions.
 func endedAt(p *corev1.Pod) time.Time {
 	at := p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {
@@ -228,7 +231,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// slim returns a pod without what no page shows. Commands and variables are in the job's manifest.
+// slim returns a copy of a pod without the fields that no page shows. Commands and variables are in the job's manifest.
 func slim(p *corev1.Pod) *corev1.Pod {
 	s := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	s.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp,

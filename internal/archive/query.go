@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// JobQuery selects jobs. A field with the zero value selects all.
+// JobQuery selects jobs. A field with its zero value does not restrict the selection.
 type JobQuery struct {
-	// Text is a part of the name. Name is the whole name.
+	// Text is a part of the job's name. Name is the whole name.
 	Text, Name, Namespace, Kind, Queue, User, Phase string
-	// Outcome is what Job.Outcome returns.
+	// Outcome is a value that Job.Outcome returns.
 	Outcome string
-	// From and To select jobs that existed within a span of time.
+	// From and To select jobs that existed at some time between them.
 	From, To time.Time
 	// Gone selects jobs that no longer exist.
 	Gone bool
 	// Limit is the largest number of jobs.
 	Limit int
-	// After selects the jobs that come after another one in the order of lists.
+	// After selects the jobs that follow a position in the list.
 	After Cursor
 }
 
-// Values returns the query as parameters of the API.
+// Values returns the query as URL parameters of the API.
 func (q *JobQuery) Values() url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{"text": q.Text, "name": q.Name, "namespace": q.Namespace, "kind": q.Kind, "queue": q.Queue, "user": q.User,
@@ -50,18 +50,18 @@ func rfc3339(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Cursor is the place of a job in the order of lists: the newest job first, and of those of one moment the largest UID. A
-// list that goes on after a cursor neither repeats nor leaves out a job when others come or go. The zero value is the
-// beginning.
+// Cursor is the position of a job in lists. Lists are ordered from the newest job to the oldest; jobs with equal
+// creation times are ordered by descending UID. A list that continues after a cursor neither repeats nor skips a job
+// when other jobs are added or removed. The zero value is the start of a list.
 type Cursor struct {
 	Created time.Time
 	UID     string
 }
 
-// CursorOf returns the place of a job.
+// CursorOf returns the position of a job.
 func CursorOf(j *Job) Cursor { return Cursor{j.Created, j.UID} }
 
-// String returns the cursor as a parameter; empty for the beginning.
+// String returns the cursor as a URL parameter; empty for the start of a list.
 func (c Cursor) String() string {
 	if c.UID == "" {
 		return ""
@@ -69,10 +69,10 @@ func (c Cursor) String() string {
 	return strconv.FormatInt(c.Created.UnixMilli(), 10) + "." + c.UID
 }
 
-// ErrCursor means that a text is no cursor.
+// ErrCursor means that a text is not a valid cursor.
 var ErrCursor = errors.New("this is no place in a list")
 
-// ParseCursor reads what String returns.
+// ParseCursor parses the result of String.
 func ParseCursor(text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{}, nil
@@ -89,13 +89,13 @@ func ParseCursor(text string) (Cursor, error) {
 type UsageQuery struct {
 	Span
 	By By
-	// Extended leaves out cpu and memory.
+	// Extended omits cpu and memory.
 	Extended bool
-	// Namespace is empty for all.
+	// Namespace selects one namespace; empty selects all.
 	Namespace string
 }
 
-// Values returns the query as parameters of the API.
+// Values returns the query as URL parameters of the API.
 func (q *UsageQuery) Values() url.Values {
 	v := url.Values{"by": {string(q.By)}, "from": {rfc3339(q.From)}, "to": {rfc3339(q.To)}, "extended": {strconv.FormatBool(q.Extended)}}
 	if q.Step > 0 {
@@ -107,7 +107,7 @@ func (q *UsageQuery) Values() url.Values {
 	return v
 }
 
-// Refusal is why a request for records is not answered, with the status of HTTP that says so.
+// Refusal is the reason why a request for records was refused, with its HTTP status code.
 type Refusal struct {
 	Status int
 	Text   string
@@ -121,10 +121,10 @@ func Refuse(status int, format string, args ...any) *Refusal {
 	return &Refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// Deleted is the outcome of a job that was deleted before it had ended.
+// Deleted is the outcome of a job that was deleted before it finished.
 const Deleted = "Deleted"
 
-// Outcome returns how a job ended; its phase as long as it exists or if it had ended before it was deleted.
+// Outcome returns Deleted for a job that was deleted before it finished, and the phase of any other job.
 func (r *Job) Outcome() string {
 	switch {
 	case r.Ended.IsZero() && !r.Gone.IsZero():

@@ -13,23 +13,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Held is an attempt with what it is counted for.
+// Held is an attempt with the queue, namespace and user to which it is charged.
 type Held struct {
 	Attempt
 	Namespace, Queue, User string
 }
 
-// By is what usage is summed by.
+// By selects the key of usage sums.
 type By string
 
-// These are the ways to sum usage.
+// Keys of usage sums.
 const (
 	ByQueue     By = "queue"
 	ByNamespace By = "namespace"
 	ByUser      By = "user"
 )
 
-// Usage is what the attempts of one queue, namespace or user held of one resource in a span of time.
+// Usage is the use of one resource by the attempts of one queue, namespace or user between two times.
 type Usage struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -40,13 +40,13 @@ type Usage struct {
 	Hours float64 `json:"hours"`
 }
 
-// Span is a span of time, divided into steps. A step of zero means one step.
+// Span is a time span, divided into steps. A step of zero means that the whole span is one step.
 type Span struct {
 	From, To time.Time
 	Step     time.Duration
 }
 
-// maxSteps bounds the number of steps of a span.
+// maxSteps is the largest number of steps of a span.
 const maxSteps = 2000
 
 // Check returns an error if the span is empty or has too many steps.
@@ -60,11 +60,11 @@ func (s Span) Check() error {
 	return nil
 }
 
-// Sums adds up what attempts held. Several calls of Add, then Rows.
+// Sums adds up the usage of attempts. Call Add for each attempt, then Rows.
 type Sums struct {
 	Span Span
 	By   By
-	// Extended leaves out cpu and memory.
+	// Extended omits cpu and memory.
 	Extended bool
 	sums     map[sumKey]float64
 }
@@ -74,7 +74,7 @@ type sumKey struct {
 	key, resource string
 }
 
-// Add counts an attempt.
+// Add adds the usage of an attempt.
 func (s *Sums) Add(h *Held) {
 	if s.sums == nil {
 		s.sums = map[sumKey]float64{}
@@ -95,7 +95,7 @@ func (s *Sums) Add(h *Held) {
 	}
 }
 
-// each calls f for each step in which the attempt held something.
+// each calls f for each step in which the attempt held its resources.
 func (s *Sums) each(h *Held, f func(step int, held time.Duration)) {
 	if s.Span.Step == 0 {
 		if held := h.Held(s.Span.From, s.Span.To); held > 0 {
@@ -130,7 +130,7 @@ func (s *Sums) bounds(step int) (from, to time.Time) {
 	return from, to
 }
 
-// Rows returns the sums by time, key and resource.
+// Rows returns the sums, sorted by time, key and resource.
 func (s *Sums) Rows() []Usage {
 	all := make([]Usage, 0, len(s.sums))
 	for k, hours := range s.sums {
@@ -145,7 +145,7 @@ func (s *Sums) Rows() []Usage {
 
 const gibibyte = 1 << 30
 
-// amountOf returns an amount in the unit that people count hours of; 0 for a resource that is not counted.
+// amountOf returns a quantity in the unit of its hours (items, cores or GiB); 0 for resources that are not counted.
 func amountOf(name corev1.ResourceName, amount float64, extended bool) float64 {
 	switch {
 	case strings.Contains(string(name), "/"):
@@ -173,7 +173,8 @@ func WriteCSV(w io.Writer, by By, all []Usage) error {
 	return nil
 }
 
-// inert returns a name that no spreadsheet takes for a formula. Names of users are whatever the cluster accepts.
+// inert escapes a name so that no spreadsheet interprets it as a formula. User names can contain any characters that
+// the cluster accepts.
 func inert(name string) string {
 	if name != "" && strings.ContainsRune("=+-@\t\r", rune(name[0])) {
 		return "'" + name
