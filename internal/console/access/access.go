@@ -1,6 +1,6 @@
-// Package access says who makes a request to the console of an installation and what they may see: it has tokens reviewed
-// and rights reviewed by the API server, and keeps the answers for a short time. It decides nothing itself. Start reading
-// at Reviews.
+// Package access authenticates and authorizes the users of an installed console. It asks the API server to review
+// tokens and rights, and caches the answers for a short time. It makes no decisions of its own. Start reading at
+// Reviews.
 package access
 
 import (
@@ -21,44 +21,44 @@ import (
 	"tensorstack.dev/batch/internal/console/live"
 )
 
-// These bound reviews.
+// Limits of reviews.
 const (
 	// timeout is the longest time that one review may take.
 	timeout = 10 * time.Second
-	// atOnce is the largest number of namespaces that are reviewed at once for one question.
+	// atOnce is the largest number of namespaces that one question reviews concurrently.
 	atOnce = 16
-	// refusedFor is for how long the refusal of a token is kept.
+	// refusedFor is how long the refusal of a token is cached.
 	refusedFor = 2 * time.Second
-	// denied is for how many TTLs a list leaves out a namespace that was refused to a user. A user without rights in the
-	// whole cluster would otherwise cost a review for each namespace and resource in each TTL.
+	// denied is the number of TTLs for which lists skip a namespace that was refused to a user. A user without rights
+	// in the whole cluster would otherwise cost a review for each namespace and resource in each TTL.
 	denied = 6
 )
 
-// Reviews asks the API server who has a token and what users may do. Several goroutines may use it at once.
+// Reviews asks the API server to whom a token belongs and what users may do. It is safe for concurrent use.
 type Reviews struct {
 	// Client may create TokenReviews and SubjectAccessReviews.
 	Client kubernetes.Interface
-	// TTL is for how long an answer is kept.
+	// TTL is how long an answer is cached.
 	TTL time.Duration
 
 	users  answers[[sha256.Size]byte, *User]
 	rights answers[question, bool]
 }
 
-// User is somebody whom the API server knows.
+// User is an authenticated user.
 type User struct {
 	authentication.UserInfo
-	// ID differs between users with different names, groups or other attributes.
+	// ID is different for users whose names, groups or other attributes differ.
 	ID string
 }
 
 // ErrToken means that the API server does not accept a token.
 var ErrToken = errors.New("the cluster does not accept these credentials")
 
-// User returns who has a token; ErrToken if the API server does not accept it.
+// User returns the owner of a token; ErrToken if the API server does not accept the token.
 func (r *Reviews) User(ctx context.Context, token string) (*User, error) {
 	return r.users.get(ctx, sha256.Sum256([]byte(token)), nil, func() (*User, time.Duration, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout) // the answer also serves others who wait for it
+		ctx, cancel := context.WithTimeout(context.Background(), timeout) // other callers wait for this answer too, so it must not depend on the first caller's context
 		defer cancel()
 		review, err := r.Client.AuthenticationV1().TokenReviews().Create(ctx, &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		switch {
@@ -85,7 +85,7 @@ func identity(u *authentication.UserInfo) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// question is whether a user may do something.
+// question is the question whether a user may do something.
 type question struct {
 	user                                             string
 	verb, group, resource, subresource, in, instance string
@@ -96,12 +96,12 @@ func (r *Reviews) May(ctx context.Context, u *User, a *authorization.ResourceAtt
 	return r.may(ctx, u, a, r.TTL)
 }
 
-// may returns whether a user may do something. A refusal may be as old as refused.
+// may returns whether a user may do something. A cached refusal is used only if it is younger than refused.
 func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAttributes, refused time.Duration) (bool, error) {
 	fresh := func(asked time.Time) bool { return r.rights.now().Sub(asked) < refused }
 	q := question{u.ID, a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
 	return r.rights.get(ctx, q, fresh, func() (bool, time.Duration, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout) // the answer also serves others who wait for it
+		ctx, cancel := context.WithTimeout(context.Background(), timeout) // other callers wait for this answer too, so it must not depend on the first caller's context
 		defer cancel()
 		extra := map[string]authorization.ExtraValue{}
 		for name, values := range u.Extra {
@@ -120,17 +120,17 @@ func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAtt
 	})
 }
 
-// Rights are what a user may list, for live.View. What cannot be found out counts as forbidden.
+// Rights implements live.Rights for a user. If a review fails, the resource counts as forbidden.
 type Rights struct {
 	Reviews *Reviews
 	User    *User
 }
 
-// List implements live.Rights. The right to list a resource is all that is asked for: who may list can see at any time
-// what a watch shows.
+// List implements live.Rights. It reviews only the verb list: a user who may list a resource can see everything that a
+// watch shows.
 func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.Scope {
 	may := func(namespace string, refused time.Duration) bool {
-		allowed, err := r.Reviews.may(context.Background(), r.User, &authorization.ResourceAttributes{ // bounded by may
+		allowed, err := r.Reviews.may(context.Background(), r.User, &authorization.ResourceAttributes{ // may has a timeout
 			Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: namespace}, refused)
 		return err == nil && allowed
 	}
@@ -138,7 +138,7 @@ func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.S
 		return live.Scope{All: true}
 	}
 	refused := r.Reviews.TTL
-	if len(namespaces) > 1 { // a question about one namespace is about a page of its own
+	if len(namespaces) > 1 { // a question about one namespace comes from a page about that namespace, which must not show an old refusal
 		refused *= denied
 	}
 	scope := live.Scope{In: make(map[string]bool, len(namespaces))}

@@ -19,7 +19,7 @@ import (
 // reviewer answers SubjectAccessReviews and counts them.
 type reviewer struct {
 	mu sync.Mutex
-	// allowed are the namespaces that a user may list.
+	// allowed holds the namespaces that a user may list.
 	allowed map[string]bool
 	count   int
 }
@@ -49,8 +49,8 @@ func (s *reviewer) since() int {
 	return n
 }
 
-// TestReviewsAreBounded verifies what a user who may list 2 of 100 namespaces costs, and when a change of rights takes
-// effect.
+// TestReviewsAreBounded verifies the number of reviews for a user who may list 2 of 100 namespaces, and when a change
+// of rights takes effect.
 func TestReviewsAreBounded(t *testing.T) {
 	api := &reviewer{allowed: map[string]bool{"ns-1": true, "ns-2": true}}
 	server := httptest.NewServer(api)

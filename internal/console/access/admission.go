@@ -22,14 +22,14 @@ import (
 	"tensorstack.dev/batch/internal/origin"
 )
 
-// Admission admits whoever has a token that the API server accepts. It implements server.Admission.
+// Admission implements server.Admission. It admits requests with a token that the API server accepts.
 type Admission struct {
 	Reviews *Reviews
-	// Config is how the API server is reached. Its credentials are not used.
+	// Config is the client configuration for the API server. Its credentials are not used.
 	Config *rest.Config
 	// URLs are the addresses under which browsers reach the console. Without any, every host name is accepted.
 	URLs []*url.URL
-	// SignIn signs in those who have no bearer token; nil if a proxy does. It needs URLs.
+	// SignIn signs in users without a bearer token; nil if a proxy authenticates users. It requires URLs.
 	SignIn *signin.SignIn
 }
 
@@ -73,7 +73,8 @@ func (a *Admission) Admit(w http.ResponseWriter, r *http.Request) *server.Caller
 	return caller
 }
 
-// site returns the address of the console that a request names, and whether it may.
+// site returns the site of the console that the Host header of a request selects. addressed is true if the site is one
+// of URLs, or if there are no URLs.
 func (a *Admission) site(r *http.Request) (site signin.Site, addressed bool) {
 	site.URL = &url.URL{Scheme: "http", Host: r.Host}
 	if i := slices.IndexFunc(a.URLs, func(u *url.URL) bool { return strings.EqualFold(u.Host, r.Host) }); i >= 0 {
@@ -88,7 +89,7 @@ func (a *Admission) site(r *http.Request) (site signin.Site, addressed bool) {
 	return site, len(a.URLs) == 0 || slices.Contains(a.URLs, site.URL)
 }
 
-// origins returns the origins of the pages that a request may come from.
+// origins returns the origins of the pages that may send a request.
 func (a *Admission) origins(r *http.Request) []string {
 	if len(a.URLs) == 0 {
 		return []string{"http://" + r.Host, "https://" + r.Host}
@@ -102,7 +103,7 @@ func (a *Admission) origins(r *http.Request) []string {
 	return all
 }
 
-// bearer returns the token of a request's header; empty if there is none.
+// bearer returns the bearer token of a request's Authorization header; empty if there is none.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -116,7 +117,7 @@ func refuse(w http.ResponseWriter, why string) {
 	http.Error(w, why, http.StatusUnauthorized)
 }
 
-// caller returns who has a token, with clients that use it; ErrToken if nobody has.
+// caller returns the owner of a token with clients that use the token; ErrToken if the token is not valid.
 func (a *Admission) caller(ctx context.Context, token string) (*server.Caller, error) {
 	if token == "" {
 		return nil, ErrToken
@@ -142,7 +143,7 @@ func (a *Admission) caller(ctx context.Context, token string) (*server.Caller, e
 		Standing: &standing{a.Reviews, token, user.ID}}, nil
 }
 
-// nothing are the rights of a caller of whom nothing is known.
+// nothing implements live.Rights for a caller who is not authenticated.
 type nothing struct{}
 
 // List implements live.Rights.
@@ -158,7 +159,7 @@ type standing struct {
 // Interval implements server.Standing.
 func (s *standing) Interval() time.Duration { return s.reviews.TTL }
 
-// Check implements server.Standing. What cannot be found out counts as an end, since a stream is opened again.
+// Check implements server.Standing. A failed review ends the stream, because the browser opens it again.
 func (s *standing) Check(ctx context.Context, logsOf string) error {
 	user, err := s.reviews.User(ctx, s.token)
 	switch {

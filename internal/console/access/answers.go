@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// answers keeps answers to questions for as long as each may be kept. Of several who ask the same at once, one asks on
-// behalf of all.
+// answers is a cache with an expiry time per entry. Concurrent calls for the same key share one request.
 type answers[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]*answer[V]
-	// swept is when answers that are too old were last removed.
+	// swept is when expired answers were last removed.
 	swept time.Time
 	// clock replaces the time in tests.
 	clock func() time.Time
@@ -25,19 +24,19 @@ func (a *answers[K, V]) now() time.Time {
 }
 
 type answer[V any] struct {
-	// done is closed once there is an answer.
+	// done is closed when the answer is known.
 	done  chan struct{}
 	value V
 	err   error
-	// asked is when the question was asked, and until how long the answer holds.
+	// asked is when the question was asked. until is when the answer expires.
 	asked, until time.Time
 }
 
-// sweepInterval is the interval at which old answers are removed.
+// sweepInterval is the interval at which expired answers are removed.
 const sweepInterval = time.Minute
 
-// get returns the answer to a question. ask finds it out, and returns for how long it holds. fresh reports whether an
-// answer that still holds may be given at a moment, given when it was asked for; nil stands for always.
+// get returns the cached answer for key, or calls ask for it. ask also returns how long its answer may be cached. fresh
+// reports whether an unexpired answer may still be used, given the time at which it was asked for; nil means always.
 func (a *answers[K, V]) get(ctx context.Context, key K, fresh func(asked time.Time) bool, ask func() (V, time.Duration, error)) (V, error) {
 	now := a.now()
 	a.mu.Lock()
@@ -68,7 +67,7 @@ func (a *answers[K, V]) get(ctx context.Context, key K, fresh func(asked time.Ti
 	}
 }
 
-// old reports whether an answer may no longer be given. One that is still being asked for may.
+// old reports whether an answer has expired. An answer that is still pending has not.
 func (a *answer[V]) old(now time.Time) bool {
 	select {
 	case <-a.done:
@@ -87,7 +86,8 @@ func (a *answers[K, V]) sweep(now time.Time) {
 	a.swept = now
 }
 
-// each calls f for all values, several at once, and returns the results in the order of the values.
+// each calls f for all values concurrently, at most atOnce at a time, and returns the results in the order of the
+// values.
 func each[T, R any](values []T, f func(T) R) []R {
 	results := make([]R, len(values))
 	limit := make(chan struct{}, atOnce)
