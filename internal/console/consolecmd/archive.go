@@ -22,13 +22,14 @@ import (
 	"tensorstack.dev/batch/internal/console/server"
 )
 
-// kept is an archive that is being written. The zero value is none.
+// kept is an open archive with its recorder. The zero value means no archive.
 type kept struct {
 	store    *store.Store
 	recorder *recorder.Recorder
 }
 
-// record opens an archive and records to it until ctx ends. Without an address there is none.
+// record opens an archive and starts a recorder that runs until ctx ends. If the settings have no address, it returns
+// no archive.
 func record(ctx context.Context, config *rest.Config, archive *configv1alpha1.Archive) (*kept, error) {
 	if archive.Address == "" {
 		return &kept{}, nil
@@ -44,7 +45,7 @@ func record(ctx context.Context, config *rest.Config, archive *configv1alpha1.Ar
 	return &kept{s, r}, nil
 }
 
-// handler returns the handler of the archive; nil if there is none.
+// handler returns the HTTP handler of the archive; nil if there is no archive.
 func (k *kept) handler(admit func(http.ResponseWriter, *http.Request) web.Access) http.Handler {
 	if k.store == nil {
 		return nil
@@ -52,8 +53,8 @@ func (k *kept) handler(admit func(http.ResponseWriter, *http.Request) web.Access
 	return web.New(k.store, admit)
 }
 
-// history returns the archive for the pages of the console; nil if there is none. Like the API, they show a caller what the
-// API server says that they may get.
+// history returns a function that opens the archive for the pages of a caller; nil if there is no archive. Like the
+// API, the pages show only records that the API server allows the caller to get.
 func (k *kept) history() func(*server.Caller) (server.History, error) {
 	if k.store == nil {
 		return nil
@@ -63,7 +64,7 @@ func (k *kept) history() func(*server.Caller) (server.History, error) {
 	}
 }
 
-// collect adds the metrics of the archive to a registry.
+// collect registers the metrics of the archive.
 func (k *kept) collect(registry *prometheus.Registry) error {
 	if k.recorder == nil {
 		return nil
@@ -74,7 +75,7 @@ func (k *kept) collect(registry *prometheus.Registry) error {
 	return nil
 }
 
-// settled is closed once the archive knows everything that exists; nil if there is none.
+// settled is closed when the recorder has seen all existing objects; nil if there is no archive.
 func (k *kept) settled() <-chan struct{} {
 	if k.recorder == nil {
 		return nil
@@ -82,7 +83,7 @@ func (k *kept) settled() <-chan struct{} {
 	return k.recorder.Settled()
 }
 
-// close waits for the end of the recorder, which is after that of its context, and closes the archive.
+// close waits for the recorder, which stops after its context has ended, and closes the archive.
 func (k *kept) close(ctx context.Context) {
 	if k.store == nil {
 		return
@@ -93,7 +94,7 @@ func (k *kept) close(ctx context.Context) {
 	}
 }
 
-// callerMay admits to the archive whom the console has admitted.
+// callerMay admits requests that the console has admitted.
 func callerMay(w http.ResponseWriter, r *http.Request) web.Access {
 	caller := server.CallerOf(r.Context())
 	if caller == nil || caller.Objects == nil {
@@ -103,11 +104,11 @@ func callerMay(w http.ResponseWriter, r *http.Request) web.Access {
 	return web.Self{Objects: caller.Objects}
 }
 
-// authenticated is the group that the API server adds to all users whom it knows.
+// authenticated is the group to which the API server adds all authenticated users.
 const authenticated = "system:authenticated"
 
-// clusterUsers admits to the archive whoever the API server would know: the owners of verified client certificates, as
-// the API server names them, and those of tokens.
+// clusterUsers admits the users whom the API server would authenticate: owners of verified client certificates, with
+// the same names and groups, and owners of tokens.
 func clusterUsers(reviews *access.Reviews) func(http.ResponseWriter, *http.Request) web.Access {
 	return func(w http.ResponseWriter, r *http.Request) web.Access {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -134,7 +135,7 @@ func clusterUsers(reviews *access.Reviews) func(http.ResponseWriter, *http.Reque
 	}
 }
 
-// reviewed is the access of a user whose rights the API server reviews.
+// reviewed implements web.Access for a user by reviews of the API server.
 type reviewed struct {
 	reviews *access.Reviews
 	user    *access.User

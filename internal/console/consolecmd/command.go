@@ -1,4 +1,4 @@
-// Package consolecmd assembles the t9k-console, the console of an installation, and contains no decisions of its own. Start
+// Package consolecmd assembles the t9k-console, the console of an installation. It makes no decisions of its own. Start
 // reading at New.
 package consolecmd
 
@@ -33,8 +33,8 @@ type options struct {
 	settings   *configv1alpha1.ConsoleConfiguration
 }
 
-// archiveEnv is the environment variable with the address of the archive. Unlike a ConfigMap, a Secret may fill it, so that
-// the address can have a password.
+// archiveEnv is the environment variable with the address of the archive. Its value can come from a Secret, unlike the
+// configuration file, so the address may contain a password.
 const archiveEnv = "T9K_ARCHIVE"
 
 // New returns the command that serves the console until its context ends.
@@ -96,7 +96,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer kept.close(ctx)
-	defer stop() // a server that fails ends the recording too
+	defer stop() // if a server fails, the recorder stops too
 	metrics, err := o.metrics(config, m, kept)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (o *options) run(ctx context.Context) error {
 	})
 }
 
-// metrics returns the server of the metrics.
+// metrics returns the endpoint of the metrics.
 func (o *options) metrics(config *rest.Config, m *meters, kept *kept) (endpoint, error) {
 	e := endpoint{what: "/metrics", address: o.settings.Metrics.BindAddress}
 	if !configuration.Serves(e.address) {
@@ -137,7 +137,7 @@ func (o *options) metrics(config *rest.Config, m *meters, kept *kept) (endpoint,
 	return e, err
 }
 
-// admission returns what admits browsers.
+// admission returns the admission of browsers.
 func (o *options) admission(config *rest.Config, m *meters) (*access.Admission, error) {
 	core, err := kubernetes.NewForConfig(m.countReviews(config))
 	if err != nil {

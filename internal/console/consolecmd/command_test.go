@@ -15,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// TestCommandRefusesAFaultyFile verifies that the console ends with an error that names the file and the field.
+// TestCommandRefusesAFaultyFile verifies that the console exits with an error that names the file and the field.
 func TestCommandRefusesAFaultyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for text, want := range map[string]string{
@@ -47,8 +47,9 @@ func TestFileReplacesTheArchiveOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestRenewedCertificateIsServed renews the certificate as a kubelet does it in a volume of a Secret: a symbolic link of
-// the directory leads to other files, and the old ones go.
+// TestRenewedCertificateIsServed verifies that the console serves a renewed certificate. The test renews the
+// certificate like the kubelet in a Secret volume: a symbolic link of the directory changes to other files, and the old
+// files are deleted.
 func TestRenewedCertificateIsServed(t *testing.T) {
 	dir := t.TempDir()
 	renew := func(name string) {
@@ -114,7 +115,7 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 	await("second.example.org")
 }
 
-// presents returns an error unless the server at an address has a certificate for a name.
+// presents returns an error unless the server at an address presents a certificate for a name.
 func presents(address, name string) error {
 	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {

@@ -25,8 +25,8 @@ type localOptions struct {
 	keyFile, archiveAddress, certFile, certKeyFile, clientCAFile string
 }
 
-// NewLocal returns the command that serves the console of the embedded cluster, with the rights of a kubeconfig, to
-// browsers that open it with a token of a key.
+// NewLocal returns the command that serves the console of the embedded cluster with the rights of a kubeconfig. It
+// admits browsers that open it with a token of the key.
 func NewLocal() *cobra.Command {
 	o := localOptions{}
 	cmd := &cobra.Command{
@@ -81,7 +81,7 @@ func (o *localOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer kept.close(ctx)
-	defer stop() // a server that fails ends the recording too
+	defer stop() // if a server fails, the recorder stops too
 	return serve(ctx, config, func(cache *live.Cache) []endpoint {
 		gate := server.NewKeyGate(key, "t9k local status", port, host)
 		console := server.New(server.Options{Cache: cache, Where: o.settings.ClusterName, Admission: &server.Local{Gate: gate, Objects: objects, Core: client.CoreV1()},

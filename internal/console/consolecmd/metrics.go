@@ -34,7 +34,8 @@ func newMeters() *meters {
 	return m
 }
 
-// handler serves the metrics to those who may read them, beside those of the process and its clients.
+// handler returns the handler of the metrics, which include the metrics of the process and of its clients. Only callers
+// who may read metrics are admitted.
 func (m *meters) handler(config *rest.Config) (http.Handler, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -49,7 +50,7 @@ func (m *meters) handler(config *rest.Config) (http.Handler, error) {
 	return filter(klog.Background().WithName("metrics"), mux)
 }
 
-// selfSigned returns a new certificate that nobody can verify.
+// selfSigned returns a new certificate that is not signed by a certificate authority.
 func selfSigned() (*tls.Certificate, error) {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
@@ -62,7 +63,7 @@ func selfSigned() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// measured returns a handler that measures what another one answers.
+// measured returns a handler that measures the responses of another handler.
 func (m *meters) measured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, began, answer := pageOf(r.URL.Path), time.Now(), &answer{ResponseWriter: w}
@@ -76,7 +77,7 @@ func (m *meters) measured(next http.Handler) http.Handler {
 			}
 			code := answer.code
 			if code == 0 {
-				code = http.StatusOK // net/http sends it if the handler has written nothing
+				code = http.StatusOK // net/http sends it if the handler has not written anything
 			}
 			m.requests.WithLabelValues(page, strconv.Itoa(code)).Observe(time.Since(began).Seconds())
 		}()
@@ -84,7 +85,7 @@ func (m *meters) measured(next http.Handler) http.Handler {
 	})
 }
 
-// isStream reports whether a request asks for what lasts until its sender goes.
+// isStream reports whether a request asks for a stream, which lasts until the client disconnects.
 func isStream(r *http.Request) bool {
 	return r.Header.Get("Accept") == "text/event-stream" || strings.HasSuffix(r.URL.Path, "/logs/stream")
 }
@@ -106,17 +107,17 @@ func pageOf(path string) string {
 	return "other"
 }
 
-// answer remembers the code of an answer.
+// answer records the status code of a response.
 type answer struct {
 	http.ResponseWriter
 	code int
-	// begins is called when a good answer begins; nil for nothing.
+	// begins is called when a successful response begins; nil if nothing is to be done.
 	begins func()
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(code int) {
-	if a.code == 0 && code >= http.StatusOK { // not one of those that precede the answer
+	if a.code == 0 && code >= http.StatusOK { // informational responses precede the final one
 		if a.code = code; code == http.StatusOK && a.begins != nil {
 			a.begins()
 		}
@@ -135,14 +136,14 @@ func (a *answer) Write(data []byte) (int, error) {
 // Unwrap lets an http.ResponseController flush.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// countReviews makes the clients of a configuration count their reviews of users.
+// countReviews returns a copy of a configuration whose clients count their reviews of users.
 func (m *meters) countReviews(config *rest.Config) *rest.Config {
 	counting := rest.CopyConfig(config)
 	counting.Wrap(func(next http.RoundTripper) http.RoundTripper { return &reviewCounter{next, m.reviews} })
 	return counting
 }
 
-// reviewCounter counts the reviews that pass through it.
+// reviewCounter counts the reviews that are sent through it.
 type reviewCounter struct {
 	next    http.RoundTripper
 	reviews *prometheus.CounterVec
@@ -162,7 +163,7 @@ func (c *reviewCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper implements net.RoundTripperWrapper.
 func (c *reviewCounter) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// reviewResult returns the result of a review by its HTTP code, which is 0 if there was no answer.
+// reviewResult returns the result of a review for its HTTP status code; 0 means that there was no response.
 func reviewResult(code int) string {
 	switch {
 	case code == 0:

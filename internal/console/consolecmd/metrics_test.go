@@ -26,7 +26,8 @@ func TestPagesOfPaths(t *testing.T) {
 	}
 }
 
-// TestRequestsAreMeasured sends requests to a server. Those that get streams are viewers until they go.
+// TestRequestsAreMeasured verifies the metrics of requests to a server. Clients of streams count as viewers until they
+// disconnect.
 func TestRequestsAreMeasured(t *testing.T) {
 	m := newMeters()
 	server := httptest.NewServer(m.measured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

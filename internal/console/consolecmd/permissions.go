@@ -12,11 +12,11 @@ import (
 	"tensorstack.dev/batch/internal/permissions"
 )
 
-// mend says what to do about missing permissions.
+// mend tells administrators how to restore missing permissions.
 const mend = "grant its ServiceAccount the roles of config/console again, for example by upgrading the installation"
 
-// reviewPermissions returns the review of what the console needs. Without the right to read logs it works, with an archive
-// that has none.
+// reviewPermissions returns the review of the permissions that the console needs. Without the permission to read logs
+// the console works, but its archive has no logs.
 func (o *options) reviewPermissions(client *rest.Config) (*permissions.Review, error) {
 	reviews, err := authorizationclient.NewForConfig(client)
 	if err != nil {
@@ -33,7 +33,7 @@ func (o *options) reviewPermissions(client *rest.Config) (*permissions.Review, e
 	review := &permissions.Review{Program: "the console", Remedy: mend, Client: reviews.SelfSubjectAccessReviews()}
 	for _, rule := range role.Rules {
 		review.Needed = append(review.Needed, permissions.Of(rule, "", func(resource string) bool {
-			return resource == "namespaces" && o.settings.Archive.Address == "" // whose UID the archive bears
+			return resource == "namespaces" && o.settings.Archive.Address == "" // the archive records the UID of the namespace kube-system
 		})...)
 	}
 	return review, nil

@@ -32,20 +32,21 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// endpoint is a handler at an address. It serves HTTPS if it has a certificate, and a new one once the files have changed.
+// endpoint is a handler at an address. It serves HTTPS if it has a certificate, and reloads the certificate when its
+// files change.
 type endpoint struct {
 	what, address, cert, key string
-	// clients is the file with the certificate authority of clients, whose certificates the handler may then trust; empty
-	// for none.
+	// clients is the file with the certificate authority that verifies client certificates; empty if clients have no
+	// certificates.
 	clients string
 	handler http.Handler
-	// own is a certificate in memory; nil for none.
+	// own is an in-memory certificate; nil if there is none.
 	own *tls.Certificate
-	// end ends what the handler has begun; nil for nothing.
+	// end stops the streams that the handler has started; nil if it has none.
 	end func()
 }
 
-// serve fills the caches and serves endpoints until ctx ends or one of them fails.
+// serve starts the caches and serves endpoints until ctx ends or an endpoint fails.
 func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache) []endpoint) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -58,7 +59,7 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 	return serveAll(ctx, endpoints(cache))
 }
 
-// serveAll serves endpoints until ctx ends or one of them fails.
+// serveAll serves endpoints until ctx ends or an endpoint fails.
 func serveAll(ctx context.Context, all []endpoint) error {
 	ended := make(chan error, len(all))
 	var running sync.WaitGroup
@@ -74,7 +75,7 @@ func serveAll(ctx context.Context, all []endpoint) error {
 		web := &http.Server{Handler: e.handler, BaseContext: func(net.Listener) context.Context { return ctx },
 			ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 		defer func() {
-			_ = web.Close() // it only says that a listener was closed before
+			_ = web.Close() // the error only reports that a listener was already closed
 			if e.end != nil {
 				e.end()
 			}
@@ -90,7 +91,7 @@ func serveAll(ctx context.Context, all []endpoint) error {
 	}
 }
 
-// on serves the endpoint with a server that has its handler, until the server is closed or fails.
+// on serves the endpoint on a listener until the server is closed or fails.
 func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listener) error {
 	switch {
 	case e.own != nil:
@@ -123,7 +124,7 @@ func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listen
 	return web.ServeTLS(listener, "", "")
 }
 
-// probes serves /healthz, and /readyz, which succeeds if every check does.
+// probes serves /healthz, and /readyz, which succeeds if all checks succeed.
 func probes(checks ...func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
@@ -141,7 +142,7 @@ func probes(checks ...func() error) http.Handler {
 	return mux
 }
 
-// settled returns a check that succeeds once everything has settled. nil settles at once.
+// settled returns a check that succeeds when all channels are closed. A nil channel counts as closed.
 func settled(all ...<-chan struct{}) func() error {
 	return func() error {
 		for _, s := range all {

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/console/signin"
 )
 
-// providerTime is the longest time that a request to the provider may take.
+// providerTime is the timeout of a request to the provider.
 const providerTime = 10 * time.Second
 
 // newSignIn returns the sign-in with the provider of the settings. where names the cluster.
@@ -44,7 +44,7 @@ func newSignIn(o *configv1alpha1.SignIn, reviews *access.Reviews, where string) 
 	return signin.New(signin.Options{Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: text, ExtraScopes: o.ExtraScopes, Client: provider, Accepts: accepts, Where: where})
 }
 
-// providerClient returns the HTTP client that reaches the provider.
+// providerClient returns the HTTP client for requests to the provider.
 func providerClient(caFile string) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if caFile != "" {
