@@ -22,7 +22,7 @@ func (c *Cache) handler(topic func(any) string) cache.ResourceEventHandlerFuncs 
 	}
 }
 
-// last returns a deleted object as it was last seen.
+// last returns the last observed state of a deleted object.
 func last(o any) any {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		return gone.Obj
@@ -30,7 +30,7 @@ func last(o any) any {
 	return o
 }
 
-// jobHandler keeps the rows of the jobs of a kind.
+// jobHandler maintains the rows of the jobs of a kind.
 func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 	set := func(o any) {
 		object, ok := o.(kinds.Object)
@@ -67,8 +67,8 @@ func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// replaced keeps what an update of a job has replaced: the condition Paused. A job that was created again is another
-// one.
+// replaced keeps the condition Paused that an update of a job has replaced. If the UID differs, the job was deleted and
+// created again, and replaced forgets the old one.
 func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	was, ok := old.(kinds.Object)
 	is, same := now.(kinds.Object)
@@ -86,7 +86,7 @@ func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	}
 }
 
-// podHandler publishes the jobs and nodes of changed pods, and keeps the pods that are gone.
+// podHandler publishes the jobs and nodes of changed pods, and keeps deleted pods.
 func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		if topics, err := jobOfPod(o); err == nil {
@@ -112,8 +112,8 @@ func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// warningHandler publishes the jobs of the pods that warnings are about. A pod that is not seen yet publishes its job when it
-// is.
+// warningHandler publishes the jobs of the pods that warnings refer to. If the cache does not have the pod yet,
+// podHandler publishes the job later.
 func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		e, ok := o.(*corev1.Event)
@@ -129,7 +129,7 @@ func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: publish, UpdateFunc: func(_, o any) { publish(o) }, DeleteFunc: func(o any) { publish(last(o)) }}
 }
 
-// notePod keeps a pod that somebody deletes, while its job is there. Pods may outlive their job.
+// notePod keeps a pod that is being deleted, if its job exists. Pods may outlive their job.
 func (c *Cache) notePod(o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok || p.DeletionTimestamp == nil {
@@ -148,7 +148,7 @@ func (c *Cache) notePod(o any) {
 	}
 }
 
-// slim drops what no page shows.
+// slim drops the fields that no page shows.
 func slim(o any) (any, error) {
 	if m, err := meta.Accessor(o); err == nil {
 		m.SetManagedFields(nil)
@@ -156,7 +156,8 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-// slimPod drops all of a pod's spec but what requests, places and names it, and all annotations but that of the user.
+// slimPod drops all fields of a pod's spec except resource requests, the node and scheduler, and container names, and
+// all annotations except the requesting user.
 func slimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -172,7 +173,8 @@ func slimPod(o any) (any, error) {
 	return p, nil
 }
 
-// slimEvent drops what no page shows of an event. The warnings about all pods of the cluster are kept, not only those of jobs.
+// slimEvent drops the fields of an event that no page shows. This matters because the cache holds warnings about all
+// pods of the cluster, not only about pods of jobs.
 func slimEvent(o any) (any, error) {
 	e, ok := o.(*corev1.Event)
 	if !ok {
@@ -200,8 +202,8 @@ func jobOfPod(o any) ([]string, error) {
 	return []string{JobTopic(p.Labels[batch.LabelJobKind], p.Namespace, p.Labels[batch.LabelJobName])}, nil
 }
 
-// ownerOfPod returns the topic and the UID of the job that a pod belongs to: jobs that follow each other under one name
-// are different.
+// ownerOfPod returns a key with the topic and the UID of the job that a pod belongs to: successive jobs of one name
+// have different keys.
 func ownerOfPod(o any) ([]string, error) {
 	topics, err := jobOfPod(o)
 	p, ok := o.(*corev1.Pod)

@@ -2,7 +2,7 @@ package live
 
 import "sync"
 
-// These are the topics of changes; JobTopic is that of one job.
+// Topics of changes.
 const (
 	TopicJobs   = "jobs"
 	topicQueues = "queues"
@@ -12,24 +12,24 @@ const (
 // JobTopic returns the topic of the changes of one job, its pods and its events.
 func JobTopic(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// TopicsQueues and TopicsNodes are the topics that concern the pages of queues and of nodes.
+// TopicsQueues and TopicsNodes are the topics of the pages of queues and nodes.
 var (
 	TopicsQueues = []string{topicQueues, topicNodes, TopicJobs}
 	TopicsNodes  = []string{topicNodes}
 )
 
-// hub tells subscribers that something has changed. It holds no history: a notice means "look again".
+// hub notifies subscribers of changes. It keeps no history: a notice only means that the subscriber must read again.
 type hub struct {
 	mu   sync.Mutex
 	next int
-	// published counts the notices by topic.
+	// published counts the notices per topic.
 	published map[string]uint64
-	// subscribers are the channels by topic and by the number of the subscription. The empty topic is nobody's.
+	// subscribers holds the channels by topic and subscription number. There are no subscriptions to the empty topic.
 	subscribers map[string]map[int]chan struct{}
 }
 
-// Subscribe returns a channel that gets a notice after each change of one of the topics, and a function that ends the
-// subscription. Notices that nobody has read yet become one.
+// Subscribe returns a channel that receives a notice after each change of one of the topics, and a function that
+// cancels the subscription. Unread notices are merged into one.
 func (c *Cache) Subscribe(topics ...string) (notices <-chan struct{}, end func()) {
 	h := &c.hub
 	ch := make(chan struct{}, 1)
@@ -58,7 +58,7 @@ func (c *Cache) Subscribe(topics ...string) (notices <-chan struct{}, end func()
 	}
 }
 
-// Version returns a number that grows with each change of the topics.
+// Version returns a number that increases with each change of the topics.
 func (v *View) Version(topics ...string) uint64 {
 	h := &v.cache.hub
 	h.mu.Lock()
@@ -70,7 +70,7 @@ func (v *View) Version(topics ...string) uint64 {
 	return n
 }
 
-// publish tells the subscribers of a topic. The empty topic concerns all.
+// publish notifies the subscribers of a topic. The empty topic means all subscribers.
 func (h *hub) publish(topic string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package live holds what the cluster holds, as the user may see it: one set of caches for all pages, and notices of what
-// has changed. It decides nothing and renders nothing. Start reading at Start.
+// Package live caches the cluster's objects for the console's pages and notifies them of changes. A View restricts the
+// cache to the rights of one user. The package neither computes view models nor renders. Start reading at Start.
 package live
 
 import (
@@ -22,26 +22,26 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Cache holds the objects of a cluster. Its objects are shared: nobody may modify them.
+// Cache holds the objects of a cluster. The objects are shared and must not be modified.
 type Cache struct {
 	jobs                        []*source // by the index of the kind in kinds.All
-	events                      []*source // about jobs, by the index of the kind
-	warnings                    *source   // the events about pods that are warnings
+	events                      []*source // about jobs, by the index of the kind in kinds.All
+	warnings                    *source   // events of type Warning about pods
 	pods, groups, queues, nodes *source
 
 	hub  hub
 	past past
 
 	mu sync.RWMutex
-	// rows are the rows of all jobs by kind and key.
+	// rows holds the rows of all jobs by kind and key.
 	rows map[string]view.JobRow
 
 	settled chan struct{}
 	running sync.WaitGroup
 }
 
-// byJob is the index of pods by the job that they belong to, byName that of events by the object that they are about, byUID
-// that of events by the UID of that object, and waiting that of pods that wait for the t9k-scheduler.
+// Indices of the caches: byJob indexes pods by their job, byName events by the name of the involved object, byUID
+// events by the UID of the involved object, and waiting the pods that wait for the t9k-scheduler.
 const (
 	byJob   = "job"
 	byName  = "name"
@@ -50,8 +50,8 @@ const (
 	onNode  = "node"
 )
 
-// Start starts the caches with the rights of config. Where the user may not list all namespaces, they hold the given
-// one. The caches end with ctx; Wait waits for their end.
+// Start starts the caches with the rights of config. For resources that the user may not list in all namespaces, they
+// hold only objects of the given namespace. The caches stop when ctx ends; Wait waits for that.
 func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, error) {
 	c := &Cache{rows: map[string]view.JobRow{}, settled: make(chan struct{})}
 	if err := c.build(config); err != nil {
@@ -70,10 +70,10 @@ func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, 
 	return c, nil
 }
 
-// Settled is closed once every cache is filled, as far as the user may fill it.
+// Settled returns a channel that is closed when every cache holds all objects that the user may list.
 func (c *Cache) Settled() <-chan struct{} { return c.settled }
 
-// Wait waits for the end of the caches, after the end of their context.
+// Wait waits until the caches have stopped after the end of their context.
 func (c *Cache) Wait() { c.running.Wait() }
 
 func (c *Cache) sources() []*source {
@@ -119,7 +119,7 @@ func protobuf(config *rest.Config) *rest.Config {
 	return c
 }
 
-// clientFor returns a client of one group of our types.
+// clientFor returns a client for one group of our API types.
 func clientFor(config *rest.Config, group, version string, register func(*runtime.Scheme) error) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := register(scheme); err != nil {

@@ -27,16 +27,17 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// api is an API server that lists and watches what a test puts there, where the user may.
+// api is a fake API server that serves lists and watches of the objects that a test adds, except for paths that the
+// user may not list.
 type api struct {
 	mu      sync.Mutex
 	objects map[string][]any // by the path of their list
 	watches map[string]chan any
-	// forbidden are the paths that the user may not list. What is neither there nor forbidden is not served.
+	// forbidden holds the paths that the user may not list. The server answers 404 for all other unknown paths.
 	forbidden map[string]bool
 }
 
-// listOf holds the version and the kind of the list of each plural that a test uses.
+// listOf holds the version and the kind of the list for each plural that a test uses.
 var listOf = map[string][2]string{"genericjobs": {"batch.tensorstack.dev/v1beta1", "GenericJobList"}, "pods": {"v1", "PodList"}, "events": {"v1", "EventList"},
 	"podgroups": {"scheduler.tensorstack.dev/v1beta1", "PodGroupList"}}
 
@@ -45,7 +46,7 @@ const (
 	inRed   = "namespaces/red/"
 )
 
-// ServeHTTP answers lists and watches.
+// ServeHTTP answers list and watch requests.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	objects, served := a.objects[r.URL.Path]
@@ -85,7 +86,7 @@ func job(namespace, name string, uid types.UID) *batch.GenericJob {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, ResourceVersion: "1"}}
 }
 
-// start starts a cache of an API server, and waits until it is filled. It ends with the test.
+// start starts a cache of an API server, and waits until it is filled. The cache stops at the end of the test.
 func start(t *testing.T, a *api, namespace string) *Cache {
 	t.Helper()
 	server := httptest.NewServer(a)
@@ -121,8 +122,8 @@ func names(v *View) map[string]bool {
 	return all
 }
 
-// TestCacheHoldsWhatTheUserMayList verifies that the cache falls back to one namespace, says what is missing, and passes
-// on changes.
+// TestCacheHoldsWhatTheUserMayList verifies that the cache falls back to one namespace, reports hidden resources, and
+// publishes changes.
 func TestCacheHoldsWhatTheUserMayList(t *testing.T) {
 	jobs := ofBatch + inRed + "genericjobs"
 	a := &api{objects: map[string][]any{jobs: {job("red", "a", "1")}, "/api/v1/pods": {}},
@@ -154,7 +155,7 @@ func TestCacheHoldsWhatTheUserMayList(t *testing.T) {
 	}
 }
 
-// rights are the namespaces in which a viewer may list anything.
+// rights are the namespaces in which a viewer may list all resources.
 type rights []string
 
 // List implements Rights.
@@ -166,7 +167,7 @@ func (r rights) List(_ schema.GroupResource, namespaces []string) Scope {
 	return s
 }
 
-// TestViewsHideWhatTheirViewersMayNotList verifies that viewers of one cache see what they may and nothing else.
+// TestViewsHideWhatTheirViewersMayNotList verifies that viewers of one cache see only the objects that they may list.
 func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 	pod := func(namespace string) *corev1.Pod {
 		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-w-0", UID: types.UID(namespace), ResourceVersion: "1",
@@ -209,8 +210,8 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 	}
 }
 
-// TestWarningsAboutPods verifies that a job has the warnings about its pods and no others, and that each tells those who look
-// at the job.
+// TestWarningsAboutPods verifies that a job has exactly the warnings about its own pods, and that each warning notifies
+// the viewers of the job.
 func TestWarningsAboutPods(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "a-w-0", UID: "pod", ResourceVersion: "1", Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"},
 		OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: new(true)}}}}
@@ -247,7 +248,8 @@ func TestWarningsAboutPods(t *testing.T) {
 	}
 }
 
-// TestSubscriptions verifies that a notice reaches those whom it concerns, and that unread notices become one.
+// TestSubscriptions verifies that a notice reaches the subscribers of its topic, and that unread notices are merged
+// into one.
 func TestSubscriptions(t *testing.T) {
 	c := &Cache{}
 	notices, end := c.Subscribe("a", "b")
@@ -272,7 +274,7 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// podOf returns a pod of the job a in the namespace red, which somebody deletes.
+// podOf returns a pod of the job a in the namespace red that is being deleted.
 func podOf(owner types.UID, n int) *corev1.Pod {
 	now := metav1.Now()
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: fmt.Sprint("w-", n), UID: types.UID(fmt.Sprint(owner, "-", n)), ResourceVersion: "1", DeletionTimestamp: &now,
@@ -280,7 +282,7 @@ func podOf(owner types.UID, n int) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
 }
 
-// TestPastPods verifies that pods that are deleted are kept with their job, the newest of them, and forgotten with it.
+// TestPastPods verifies that the newest deleted pods of a job are kept, and dropped when the job is deleted.
 func TestPastPods(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
 	jobs, pods := c.jobHandler(kindtest.Named("GenericJob")), c.podHandler()
@@ -309,14 +311,14 @@ func TestPastPods(t *testing.T) {
 		t.Errorf("%d pods are kept, want the newest %d", len(all), mostPast)
 	}
 	jobs.OnDelete(job("red", "a", "one"))
-	pods.OnDelete(podOf("one", 2)) // a job that is deleted in the background goes before its pods
+	pods.OnDelete(podOf("one", 2)) // with background deletion, a job is deleted before its pods
 	jobs.OnAdd(job("red", "a", "two"), false)
 	pods.OnDelete(podOf("one", 3))
 	pods.OnDelete(podOf("two", 4))
 	if one, two := kept("one"), kept("two"); one != 0 || two != 1 || c.past.kept != 1 {
 		t.Errorf("%d pods of the job that is gone and %d of its successor are kept, want 0 and 1", one, two)
 	}
-	jobs.OnUpdate(job("red", "a", "two"), job("red", "a", "three")) // the watch was interrupted meanwhile
+	jobs.OnUpdate(job("red", "a", "two"), job("red", "a", "three")) // the watch missed the deletion of the job
 	for n := range 2 * mostPast {
 		pods.OnDelete(podOf("three", n))
 		c.past.forget(key("three"))
@@ -326,7 +328,7 @@ func TestPastPods(t *testing.T) {
 	}
 }
 
-// TestPastPodsTellWhenTheyWereDeleted verifies that a pod that a pause has ended does not look like one that failed.
+// TestPastPodsTellWhenTheyWereDeleted verifies that a pod that was stopped by a pause does not look like a failed pod.
 func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
 	c.jobHandler(kindtest.Named("GenericJob")).OnAdd(job("red", "a", "one"), false)
@@ -352,7 +354,8 @@ func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
 	}
 }
 
-// TestFormerConditions verifies that a job keeps when it was paused, which the next pause replaces.
+// TestFormerConditions verifies that the cache keeps an earlier pause of a job after the next pause has replaced its
+// condition.
 func TestFormerConditions(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
 	jobs := c.jobHandler(kindtest.Named("GenericJob"))
@@ -375,7 +378,7 @@ func TestFormerConditions(t *testing.T) {
 	}
 }
 
-// TestPodsOfAFormerJob verifies that a job does not have the pods of one that had its name.
+// TestPodsOfAFormerJob verifies that a job does not get the pods of an earlier job with the same name.
 func TestPodsOfAFormerJob(t *testing.T) {
 	c := start(t, &api{objects: map[string][]any{ofBatch + "genericjobs": {job("red", "a", "new")}, "/api/v1/pods": {podOf("old", 0), podOf("new", 1)}, "/api/v1/events": {}}}, "")
 	v := c.For(nil)

@@ -10,14 +10,14 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// past holds what the cluster has forgotten of its jobs, so that a timeline shows it: pods that are being deleted or
-// are gone, as they were last seen, and former conditions. Keys are those of ownerOfPod.
+// past holds objects that the cluster no longer has, so that timelines can show them: the last observed state of pods
+// that are being deleted or were deleted, and former conditions of jobs. Its keys are the keys of ownerOfPod.
 type past struct {
 	mu         sync.Mutex
 	pods       map[string]map[types.UID]*corev1.Pod
 	conditions map[string][]batch.JobCondition
 	kept       int
-	// order has the pods that are kept, the oldest first, and some that are no longer.
+	// order holds the kept pods, oldest first. It may also contain pods that are no longer kept.
 	order []pastPod
 }
 
@@ -26,8 +26,8 @@ type pastPod struct {
 	uid types.UID
 }
 
-// mostPast bounds the number of pods that are kept, and mostConditions that of conditions of one job. The oldest go
-// first.
+// mostPast is the largest number of kept pods, and mostConditions the largest number of kept conditions of one job. The
+// oldest are dropped first.
 const (
 	mostPast       = 20_000
 	mostConditions = 500
@@ -60,8 +60,8 @@ func (p *past) note(key string, pod *corev1.Pod) {
 	}
 }
 
-// asked returns a pod with what its last version, if there is one, says of the request to delete it: once the kubelet
-// has confirmed the end of the pod, the pod does not tell any more when that was.
+// asked returns a pod with the deletion time and grace period of its previous version, if there is one: when the
+// kubelet has confirmed that the pod has ended, the pod no longer shows when its deletion was requested.
 func asked(last, pod *corev1.Pod) *corev1.Pod {
 	if last == nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds > 0 {
 		return pod
@@ -71,7 +71,7 @@ func asked(last, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// drop forgets a pod, if it is kept.
+// drop removes a pod if it is kept.
 func (p *past) drop(o pastPod) {
 	if p.pods[o.key][o.uid] == nil {
 		return
@@ -83,7 +83,7 @@ func (p *past) drop(o pastPod) {
 	}
 }
 
-// noteCondition keeps a condition that a job had.
+// noteCondition keeps a former condition of a job.
 func (p *past) noteCondition(key string, c *batch.JobCondition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *past) noteCondition(key string, c *batch.JobCondition) {
 	p.conditions[key] = all[max(0, len(all)-mostConditions):]
 }
 
-// of returns what is kept of a job.
+// of returns the kept pods and conditions of a job.
 func (p *past) of(key string) ([]*corev1.Pod, []batch.JobCondition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *past) of(key string) ([]*corev1.Pod, []batch.JobCondition) {
 	return all, slices.Clone(p.conditions[key])
 }
 
-// forget drops what is kept of a job that is gone.
+// forget drops the kept pods and conditions of a deleted job.
 func (p *past) forget(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

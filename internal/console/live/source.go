@@ -16,9 +16,9 @@ import (
 	"tensorstack.dev/batch/internal/console/view"
 )
 
-// source is one resource of the cluster: how it is read, and where its objects go.
+// source is the cache of one resource: its client, its handlers and its store.
 type source struct {
-	// group and plural name the resource, and what is its name in sentences.
+	// group and plural identify the resource. what is its name in messages.
 	group, plural, what string
 	client              rest.Interface
 	object              runtime.Object
@@ -31,17 +31,17 @@ type source struct {
 	indexers cache.Indexers
 
 	mu sync.RWMutex
-	// store holds the objects; nil while nothing may be listed.
+	// store holds the objects; nil while the user may not list the resource.
 	store cache.Indexer
 	// hidden describes what the user may not list; nil if the user may list everything.
 	hidden *view.Hidden
 }
 
-// retryInterval is the interval at which a source that is not permitted or not served is tried again.
+// retryInterval is the interval between attempts to list a resource that is forbidden or not served.
 const retryInterval = 30 * time.Second
 
-// run watches the resource until ctx is done. It lists all namespaces, or only the given one if the user may not do
-// that. settled is called once it is known what the user may list and the store holds it.
+// run watches the resource until ctx is done. It lists all namespaces, or only the given namespace if the user may not
+// list all of them. run calls settled when it knows what the user may list and the store holds these objects.
 func (s *source) run(ctx context.Context, namespace string, settled, changed func()) {
 	for ctx.Err() == nil {
 		within, permitted := s.probe(ctx, namespace)
@@ -65,8 +65,8 @@ func (s *source) run(ctx context.Context, namespace string, settled, changed fun
 	}
 }
 
-// probe finds out where the user may list the resource. An error other than a refusal counts as a permission, because the
-// watch tries again.
+// probe determines where the user may list the resource. An error other than a refusal counts as permitted, because the
+// watch retries.
 func (s *source) probe(ctx context.Context, namespace string) (within string, permitted bool) {
 	list := func(in string) error {
 		r := s.client.Get().Resource(s.plural).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec)
@@ -83,7 +83,7 @@ func (s *source) probe(ctx context.Context, namespace string) (within string, pe
 	return within, !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
 }
 
-// watch fills the store until ctx is done or the user loses the right to list.
+// watch fills the store until ctx is done or the user is no longer permitted to list the resource.
 func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -113,7 +113,7 @@ func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	s.mu.Unlock()
 	var synced sync.WaitGroup
 	synced.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) { // the handler has rows of what the store holds
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) { // HasSynced of the registration: the handler has received every object in the store
 			settled()
 		}
 	})
@@ -138,7 +138,7 @@ func list[T any](s *source) []T {
 	return objects[T](s.store.List())
 }
 
-// indexed returns the objects of the store with a value of an index.
+// indexed returns the objects of the store that have a value in an index.
 func indexed[T any](s *source, index, value string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -152,7 +152,7 @@ func indexed[T any](s *source, index, value string) []T {
 	return objects[T](found)
 }
 
-// keyed returns the object of the store with a key, if there is one.
+// keyed returns the object of the store with a key; no object if there is none.
 func keyed[T any](s *source, key string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -176,7 +176,7 @@ func objects[T any](all []any) []T {
 	return typed
 }
 
-// namespaces returns the namespaces that have objects.
+// namespaces returns the namespaces of the stored objects.
 func (s *source) namespaces() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -186,7 +186,7 @@ func (s *source) namespaces() []string {
 	return s.store.ListIndexFuncValues(cache.NamespaceIndex)
 }
 
-// isHidden returns what the user may not list of the source; nil if it is complete.
+// isHidden describes what the user may not list of the source; nil if the user may list everything.
 func (s *source) isHidden() *view.Hidden {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -16,39 +16,40 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Rights tell what a viewer may list.
+// Rights reports which resources a viewer may list.
 type Rights interface {
-	// List returns in which of some namespaces the viewer may list a resource. It has no namespaces for a resource that
-	// has none.
+	// List returns the scope in which the viewer may list a resource. namespaces are the namespaces to check; there are
+	// none for a cluster-scoped resource.
 	List(resource schema.GroupResource, namespaces []string) Scope
 }
 
-// Scope is where a viewer may list a resource.
+// Scope is the set of namespaces in which a viewer may list a resource.
 type Scope struct {
-	// All is true if the viewer may list the resource everywhere.
+	// All is true if the viewer may list the resource in all namespaces.
 	All bool
-	// In has the namespaces where the viewer may list it, of those that were asked for.
+	// In holds the checked namespaces in which the viewer may list the resource.
 	In map[string]bool
 }
 
-// Includes reports whether the scope has a namespace.
+// Includes reports whether a namespace is in the scope.
 func (s Scope) Includes(namespace string) bool { return s.All || s.In[namespace] }
 
-// View is the cache as one viewer may see it. Its objects are shared: nobody may modify them.
+// View is the part of the cache that one viewer may see. The objects are shared and must not be modified.
 type View struct {
 	cache  *Cache
 	rights Rights
 }
 
-// For returns the cache as a viewer may see it. Without rights the viewer sees all that the cache holds.
+// For returns the view of a viewer with rights. If rights is nil, the viewer sees everything in the cache.
 func (c *Cache) For(rights Rights) *View { return &View{c, rights} }
 
-// Subscribe is Cache.Subscribe: a notice says nothing about what has changed.
+// Subscribe calls Cache.Subscribe, which needs no rights, because a notice does not reveal what has changed.
 func (v *View) Subscribe(topics ...string) (notices <-chan struct{}, end func()) {
 	return v.cache.Subscribe(topics...)
 }
 
-// scope returns where the viewer may list a source: in some namespaces, or in all that have objects if there are none.
+// scope returns the scope in which the viewer may list a source. It checks the given namespaces or, if there are none,
+// all namespaces with objects.
 func (v *View) scope(s *source, namespaces ...string) Scope {
 	if v.rights == nil {
 		return Scope{All: true}
@@ -59,7 +60,7 @@ func (v *View) scope(s *source, namespaces ...string) Scope {
 	return v.rights.List(schema.GroupResource{Group: s.group, Resource: s.plural}, namespaces)
 }
 
-// scopes returns what the viewer may list of some sources, as a text that is the same for viewers who may list the same.
+// scopes returns the viewer's scopes for some sources as text. Viewers with equal scopes get equal texts.
 func (v *View) scopes(sources ...*source) string {
 	var b strings.Builder
 	for _, s := range sources {
@@ -79,19 +80,19 @@ func (v *View) scopes(sources ...*source) string {
 	return b.String()
 }
 
-// JobsScope returns what the viewer may list of that which Jobs and HiddenJobs return.
+// JobsScope returns the viewer's scopes for the sources that Jobs and HiddenJobs read.
 func (v *View) JobsScope() string { return v.scopes(v.cache.jobs...) }
 
-// QueuesScope returns what the viewer may list of that which Queues returns.
+// QueuesScope returns the viewer's scopes for the sources that Queues reads.
 func (v *View) QueuesScope() string {
 	c := v.cache
 	return v.scopes(append([]*source{c.queues, c.groups, c.pods, c.nodes}, c.jobs...)...)
 }
 
-// NodesScope returns what the viewer may list of that which Nodes returns.
+// NodesScope returns the viewer's scopes for the sources that Nodes reads.
 func (v *View) NodesScope() string { return v.scopes(v.cache.nodes, v.cache.pods, v.cache.groups) }
 
-// visible returns those objects of a source that the viewer may list.
+// visible returns the objects of a source that the viewer may list.
 func visible[T metav1.Object](v *View, s *source, all []T) []T {
 	scope := v.scope(s)
 	if scope.All {
@@ -100,7 +101,7 @@ func visible[T metav1.Object](v *View, s *source, all []T) []T {
 	return slices.DeleteFunc(all, func(o T) bool { return !scope.Includes(o.GetNamespace()) })
 }
 
-// Jobs returns the rows of all jobs, in no order.
+// Jobs returns the rows of all visible jobs in no particular order.
 func (v *View) Jobs() []view.JobRow {
 	scopes := map[string]Scope{}
 	for i, s := range v.cache.jobs {
@@ -118,7 +119,7 @@ func (v *View) Jobs() []view.JobRow {
 	return all
 }
 
-// Job returns a job; nil if there is none.
+// Job returns a job; nil if it does not exist or the viewer may not list it.
 func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 	i := slices.IndexFunc(kinds.All, func(k kinds.Kind) bool { return k.Name == kind.Name })
 	if i < 0 || !v.scope(v.cache.jobs[i], namespace).Includes(namespace) {
@@ -130,7 +131,7 @@ func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 	return nil
 }
 
-// Input returns what is known about a job, for its page.
+// Input returns the cached objects that the page of a job needs.
 func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 	c := v.cache
 	in := &view.JobInput{Job: j, Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Waiting: v.Waiting(), Partial: len(v.Hidden(c.groups, c.pods)) > 0, Now: now,
@@ -155,7 +156,7 @@ func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 	return in
 }
 
-// addEvents adds the events about a job, and the warnings about those of its pods that the viewer may see.
+// addEvents adds the events about a job, and the warnings about the job's pods that the viewer may see.
 func (v *View) addEvents(in *view.JobInput, topic string) {
 	for _, s := range v.cache.events {
 		for _, e := range indexed[*corev1.Event](s, byName, topic) {
@@ -166,7 +167,7 @@ func (v *View) addEvents(in *view.JobInput, topic string) {
 	}
 	for _, p := range in.Pods {
 		for _, e := range indexed[*corev1.Event](v.cache.warnings, byUID, string(p.UID)) {
-			if e.Namespace == p.Namespace { // an event of another namespace may name any UID
+			if e.Namespace == p.Namespace { // events in other namespaces can name any UID
 				in.Warnings = append(in.Warnings, e)
 			}
 		}
@@ -176,7 +177,7 @@ func (v *View) addEvents(in *view.JobInput, topic string) {
 	}
 }
 
-// Pods returns the present pods of a job.
+// Pods returns the current pods of a job.
 func (v *View) Pods(j *observed.Job) []*corev1.Pod {
 	if !v.scope(v.cache.pods, j.GetNamespace()).Includes(j.GetNamespace()) {
 		return nil
@@ -184,7 +185,7 @@ func (v *View) Pods(j *observed.Job) []*corev1.Pod {
 	return indexed[*corev1.Pod](v.cache.pods, byJob, keyOf(j))
 }
 
-// keyOf returns the key of a job in the index of its pods.
+// keyOf returns the key of a job in the index byJob.
 func keyOf(j *observed.Job) string {
 	return JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()) + "/" + string(j.GetUID())
 }
@@ -194,7 +195,7 @@ func (v *View) Waiting() []*corev1.Pod {
 	return visible(v, v.cache.pods, indexed[*corev1.Pod](v.cache.pods, waiting, "yes"))
 }
 
-// Queues returns what is known about queues.
+// Queues returns the cached objects that the page of queues needs.
 func (v *View) Queues() *view.QueuesInput {
 	c := v.cache
 	in := &view.QueuesInput{Queues: visible(v, c.queues, list[*scheduling.Queue](c.queues)), Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)),
@@ -205,17 +206,17 @@ func (v *View) Queues() *view.QueuesInput {
 	return in
 }
 
-// Nodes returns what is known about nodes.
+// Nodes returns the cached objects that the page of nodes needs.
 func (v *View) Nodes() *view.NodesInput {
 	c := v.cache
 	return &view.NodesInput{Nodes: visible(v, c.nodes, list[*corev1.Node](c.nodes)), Pods: visible(v, c.pods, indexed[*corev1.Pod](c.pods, onNode, "yes")),
 		Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Hidden: v.Hidden(c.nodes, c.pods)}
 }
 
-// HiddenJobs returns the kinds of job that the user may not list.
+// HiddenJobs describes the kinds of jobs that the viewer may not list.
 func (v *View) HiddenJobs() []view.Hidden { return v.Hidden(v.cache.jobs...) }
 
-// Hidden returns what the user may not list of some sources.
+// Hidden describes what the viewer may not list of some sources.
 func (v *View) Hidden(sources ...*source) []view.Hidden {
 	var all []view.Hidden
 	for _, s := range sources {
@@ -230,12 +231,12 @@ func (v *View) Hidden(sources ...*source) []view.Hidden {
 	return all
 }
 
-// hiddenIn returns what the user may not list of some sources in a namespace.
+// hiddenIn describes what the viewer may not list of some sources in a namespace.
 func (v *View) hiddenIn(namespace string, sources ...*source) []view.Hidden {
 	var all []view.Hidden
 	for _, s := range sources {
 		switch h := s.isHidden(); {
-		case h != nil && h.Within == namespace: // nothing of it is hidden
+		case h != nil && h.Within == namespace: // everything in this namespace is visible
 		case h != nil:
 			all = append(all, *h)
 		case !v.scope(s, namespace).Includes(namespace):
@@ -245,7 +246,7 @@ func (v *View) hiddenIn(namespace string, sources ...*source) []view.Hidden {
 	return all
 }
 
-// HiddenPods returns what the user may not list of the pods of a job.
+// HiddenPods describes what the viewer may not list of the pods in a job's namespace.
 func (v *View) HiddenPods(j *observed.Job) []view.Hidden {
 	return v.hiddenIn(j.GetNamespace(), v.cache.pods)
 }
