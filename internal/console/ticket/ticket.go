@@ -1,5 +1,5 @@
-// Package ticket makes and checks the tokens that open the console of the embedded cluster once. Whoever can read the
-// console's key can make them, so the console need not be asked for one.
+// Package ticket issues and verifies one-time login tokens for the console of the embedded cluster. Any process that
+// can read the console's key can issue tokens without contacting the console.
 package ticket
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Key is a secret that the console shares with those who may open it.
+// Key is a secret that the console shares with the processes that may issue tokens.
 type Key []byte
 
 const (
@@ -42,7 +42,7 @@ func ReadKey(path string) (Key, error) {
 	return k, nil
 }
 
-// Issue returns a token that was issued at a time.
+// Issue returns a new token with its time of issue.
 func (k Key) Issue(now time.Time) string {
 	body := make([]byte, bodySize)
 	binary.BigEndian.PutUint64(body, uint64(now.UnixNano()))
@@ -53,7 +53,7 @@ func (k Key) Issue(now time.Time) string {
 // ErrForeign means that a token was not issued with the key.
 var ErrForeign = errors.New("the token was not issued for this console")
 
-// Issued returns when a token was issued.
+// Issued returns the time at which a token was issued; ErrForeign if the token was not issued with the key.
 func (k Key) Issued(token string) (time.Time, error) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(data) != bodySize+sha256.Size || !hmac.Equal(data[bodySize:], k.Derive(string(data[:bodySize]))) {
@@ -62,7 +62,7 @@ func (k Key) Issued(token string) (time.Time, error) {
 	return time.Unix(0, int64(binary.BigEndian.Uint64(data))), nil
 }
 
-// Derive returns a secret for a purpose.
+// Derive derives a secret for a purpose from the key.
 func (k Key) Derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, k)
 	mac.Write([]byte(purpose))
