@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// idleTime is how long a TensorBoard stays open without a request.
+	// idleTime is how long an address stays open without a request.
 	idleTime = time.Hour
-	// startTime is how long Open waits for a TensorBoard that starts.
+	// startTime is how long Open waits for a starting TensorBoard.
 	startTime = 10 * time.Second
 )
 
 // ErrSuspended means that a TensorBoard has to be resumed first.
 var ErrSuspended = errors.New("it is suspended")
 
-// Boards are the TensorBoards that a user of this machine has open, each at one address. An address ends after an hour
-// without a request, and with Close.
+// Boards holds the TensorBoards that a user of this machine has opened, each at one address. An address is closed after
+// an hour without a request, or by Close.
 type Boards struct {
 	client *Client
 	idle   time.Duration
@@ -38,13 +38,13 @@ type Boards struct {
 	running sync.WaitGroup
 }
 
-// NewBoards returns the TensorBoards that a user has open: none yet.
+// NewBoards returns a Boards without open TensorBoards.
 func NewBoards(c *Client) *Boards {
 	return &Boards{client: c, idle: idleTime, ended: make(chan struct{}), open: map[types.UID]*Forward{}}
 }
 
-// Open returns an address of this machine for the TensorBoard of a job. resume starts it again if it is suspended. If
-// it does not answer, the error says why.
+// Open returns a local address for the TensorBoard of a job. resume resumes a suspended TensorBoard. If the TensorBoard
+// does not answer, the error contains the reason.
 func (b *Boards) Open(ctx context.Context, j *observed.Job, resume bool) (string, error) {
 	tb, err := b.client.Of(ctx, j)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *Boards) Open(ctx context.Context, j *observed.Job, resume bool) (string
 	return b.at(ctx, tb)
 }
 
-// await waits for a TensorBoard that starts. It does not wait for one that has a problem.
+// await waits for a starting TensorBoard. It returns immediately if the TensorBoard has a problem.
 func (b *Boards) await(ctx context.Context, tb *tensorboard.TensorBoard) (*tensorboard.TensorBoard, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -82,13 +82,13 @@ func (b *Boards) await(ctx context.Context, tb *tensorboard.TensorBoard) (*tenso
 	return ready, err
 }
 
-// at returns the address of a TensorBoard, which it begins unless there is one.
+// at returns the address of a TensorBoard. It starts forwarding unless the TensorBoard is already open.
 func (b *Boards) at(ctx context.Context, tb *tensorboard.TensorBoard) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f := b.open[tb.UID]; f != nil {
 		f.tunnel.prefer(tb.Status.Pod.Reference)
-		f.count(0) // whoever opens it looks at it
+		f.count(0) // opening the address counts as a request
 		return f.URL, nil
 	}
 	if b.closed {
@@ -103,7 +103,7 @@ func (b *Boards) at(ctx context.Context, tb *tensorboard.TensorBoard) (string, e
 	return f.URL, nil
 }
 
-// keep ends an address once it is idle, or with Close.
+// keep closes an address when it is idle or Close is called.
 func (b *Boards) keep(uid types.UID, f *Forward) {
 	defer f.Close()
 	for {
@@ -118,7 +118,7 @@ func (b *Boards) keep(uid types.UID, f *Forward) {
 	}
 }
 
-// forget removes an address that is idle.
+// forget removes an address if it is idle.
 func (b *Boards) forget(uid types.UID, f *Forward) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *Boards) forget(uid types.UID, f *Forward) bool {
 	return true
 }
 
-// Close ends all addresses.
+// Close closes all addresses.
 func (b *Boards) Close() {
 	b.mu.Lock()
 	if !b.closed {

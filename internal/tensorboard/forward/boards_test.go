@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestIdleAddressesEnd: an address ends an hour after its last request, and not while one is in progress.
+// TestIdleAddressesEnd verifies that an address is closed an hour after its last request, but not during a request.
 func TestIdleAddressesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBoards(&Client{})

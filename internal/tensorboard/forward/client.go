@@ -1,6 +1,6 @@
-// Package forward brings TensorBoards to a browser of this machine, with the rights of a user: it finds the TensorBoard
-// of a job, resumes it, waits until it answers, and serves it at a local address. It decides nothing about TensorBoards.
-// Start reading at Client and Boards.
+// Package forward makes TensorBoards available to a browser on this machine with the rights of a user: it finds the
+// TensorBoard of a job, resumes it, waits until it answers, and serves it at a local address. It makes no decisions
+// about TensorBoards. Start reading at Client and Boards.
 package forward
 
 import (
@@ -21,21 +21,21 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// Client reaches the TensorBoards of a cluster with the rights of a user.
+// Client accesses the TensorBoards of a cluster with the rights of a user.
 type Client struct {
 	Config  *rest.Config
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
-	// Manager is the field manager of what is changed.
+	// Manager is the field manager of changes.
 	Manager string
 }
 
-// In returns the client for the TensorBoards of a namespace.
+// In returns the client for TensorBoards in a namespace.
 func (c *Client) In(namespace string) dynamic.ResourceInterface {
 	return c.Objects.Resource(tensorboard.GroupVersion.WithResource("tensorboards")).Namespace(namespace)
 }
 
-// Get returns a TensorBoard. Its error is that of the API server.
+// Get returns a TensorBoard. It returns the errors of the API server unchanged.
 func (c *Client) Get(ctx context.Context, namespace, name string) (*tensorboard.TensorBoard, error) {
 	raw, err := c.In(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string) (*tensorboard.
 	return tb, nil
 }
 
-// Of returns the TensorBoard of a job. If the job has none, the error says why.
+// Of returns the TensorBoard of a job. If the job has none, the error contains the reason.
 func (c *Client) Of(ctx context.Context, j *observed.Job) (*tensorboard.TensorBoard, error) {
 	tb, err := c.Get(ctx, j.GetNamespace(), j.GetName())
 	switch {
@@ -69,7 +69,7 @@ func (c *Client) Of(ctx context.Context, j *observed.Job) (*tensorboard.TensorBo
 	return nil, fmt.Errorf("%s has no TensorBoard yet: is the operator running?", j.Ref())
 }
 
-// Resume starts a suspended TensorBoard again.
+// Resume resumes a suspended TensorBoard.
 func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	patch := []byte(`{"spec":{"suspend":false}}`)
 	if _, err := c.In(tb.Namespace).Patch(ctx, tb.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.Manager}); err != nil {
@@ -81,8 +81,8 @@ func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error 
 // poll is the interval at which a starting TensorBoard is checked.
 const poll = 300 * time.Millisecond
 
-// Await waits until a TensorBoard answers. It calls report with the condition Ready whenever its message is another one;
-// an error of report ends the waiting.
+// Await waits until a TensorBoard answers. It calls report with the condition Ready whenever the condition's message
+// changes. If report returns an error, Await returns it.
 func (c *Client) Await(ctx context.Context, namespace, name string, report func(tensorboard.Condition) error) (*tensorboard.TensorBoard, error) {
 	reported := ""
 	for {
@@ -110,7 +110,7 @@ func (c *Client) Await(ctx context.Context, namespace, name string, report func(
 	}
 }
 
-// podOf returns the pod that a TensorBoard has now.
+// podOf returns the current pod of a TensorBoard.
 func (c *Client) podOf(ctx context.Context, namespace, name string) (tensorboard.PodReference, error) {
 	tb, err := c.Get(ctx, namespace, name)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// Host is the name of this machine in the addresses of TensorBoards. Their pages come from pods that others may control.
-// A browser sends the cookies of a host to all of its ports, so no program of ours serves pages with cookies under this
-// name: the console is at 127.0.0.1.
+// Host is the host name in the local addresses of TensorBoards. Their pages come from pods that other users may
+// control. A browser sends the cookies of a host to all ports of the host, so none of our programs serves pages with
+// cookies under this name: the console uses 127.0.0.1.
 const Host = "localhost"
 
-// Forward is a TensorBoard at an address of this machine.
+// Forward serves a TensorBoard at a local address.
 type Forward struct {
-	// URL is the address.
+	// URL is the local address.
 	URL string
 
 	tunnel  *tunnel
@@ -35,13 +35,13 @@ type Forward struct {
 	serving sync.WaitGroup
 
 	mu sync.Mutex
-	// open is the number of requests in progress, and last is when the last one ended.
+	// open is the number of requests in progress, and last is when the last request ended.
 	open int
 	last time.Time
 }
 
-// Start serves a TensorBoard at a port of this machine; 0 selects a free one. It fails if the user cannot reach the
-// TensorBoard now. Close ends what it has begun.
+// Start serves a TensorBoard at a local port; 0 selects a free port. It fails if the user cannot currently reach the
+// TensorBoard. Close stops the server and the connections.
 func (c *Client) Start(ctx context.Context, tb *tensorboard.TensorBoard, port int) (*Forward, error) {
 	f := &Forward{tunnel: &tunnel{client: c, namespace: tb.Namespace, name: tb.Name}, last: time.Now()}
 	if _, _, err := f.tunnel.connect(ctx); err != nil {
@@ -61,7 +61,7 @@ func (c *Client) Start(ctx context.Context, tb *tensorboard.TensorBoard, port in
 	return f, nil
 }
 
-// listen listens on a port of all addresses that the name of this machine has, so that nobody else answers there.
+// listen listens on a port of all loopback addresses of this machine, so that no other program can answer there.
 func listen(ctx context.Context, port int) ([]net.Listener, int, error) {
 	var config net.ListenConfig
 	for tries := 0; ; tries++ {
@@ -75,7 +75,7 @@ func listen(ctx context.Context, port int) ([]net.Listener, int, error) {
 		case err == nil:
 			return []net.Listener{first, second}, chosen, nil
 		case !errors.Is(err, syscall.EADDRINUSE):
-			return []net.Listener{first}, chosen, nil // the machine has no such address
+			return []net.Listener{first}, chosen, nil // the machine has no IPv6 loopback address
 		}
 		_ = first.Close()
 		if port != 0 || tries == 10 {
@@ -84,14 +84,14 @@ func listen(ctx context.Context, port int) ([]net.Listener, int, error) {
 	}
 }
 
-// Close ends the forwarding.
+// Close stops serving the TensorBoard.
 func (f *Forward) Close() {
-	_ = f.web.Close() // it only says that a listener was closed before
+	_ = f.web.Close() // the error only reports that a listener was already closed
 	f.serving.Wait()
 	f.tunnel.close()
 }
 
-// Quiet returns how long there has been no request.
+// Quiet returns the time since the last request; zero during a request.
 func (f *Forward) Quiet() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,9 +101,9 @@ func (f *Forward) Quiet() time.Duration {
 	return time.Since(f.last)
 }
 
-// ServeHTTP passes on the requests of the TensorBoard's own pages and of the user. The name of the host is checked, so that
-// no other name leads here. A page must not stay behind as a service worker, which would serve the next TensorBoard at this
-// port.
+// ServeHTTP forwards the requests of the TensorBoard's own pages and of the user. It checks the host name, so that the
+// server cannot be reached under other names. It refuses service workers: a page's worker would remain in the browser
+// and serve the next TensorBoard at this port.
 func (f *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, port, err := net.SplitHostPort(r.Host)
 	switch {
@@ -127,8 +127,8 @@ func (f *Forward) count(n int) {
 	f.last = time.Now()
 }
 
-// proxy returns a proxy to the TensorBoard. It passes on no cookies: those of this host belong to other programs of the
-// machine.
+// proxy returns a proxy to the TensorBoard. It does not forward cookies, because the cookies of this host belong to
+// other programs on the machine.
 func (t *tunnel) proxy() *httputil.ReverseProxy {
 	to := &url.URL{Scheme: "http", Host: Host}
 	return &httputil.ReverseProxy{

@@ -22,14 +22,14 @@ import (
 )
 
 // tunnel connects to the port of a TensorBoard through the API server. All its connections are streams of one
-// connection to a pod. When that is lost or the pod has ended, the next one leads to the pod that the TensorBoard has
-// then.
+// connection to a pod. When that connection is lost or the pod has ended, the next stream connects to the current pod
+// of the TensorBoard.
 type tunnel struct {
 	client          *Client
 	namespace, name string
 
 	mu sync.Mutex
-	// pod is the connection, nil if there is none, and to is the pod that it leads to. requests is the number of streams
+	// pod is the connection; nil if there is none. to is the pod that it connects to. requests is the number of streams
 	// so far.
 	pod      httpstream.Connection
 	to       tensorboard.PodReference
@@ -75,7 +75,7 @@ func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	return s, nil
 }
 
-// connect returns a connection to the present pod, and the number of a new request on it.
+// connect returns a connection to the current pod, and the number of a new request on it.
 func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,17 +106,17 @@ func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error
 	return pod, t.requests, nil
 }
 
-// leave ends a connection to a pod that takes no more streams.
+// leave closes a connection to a pod that accepts no more streams.
 func (t *tunnel) leave(pod httpstream.Connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pod == pod {
 		t.pod = nil
-		_ = pod.Close() // it only says that the connection was lost before
+		_ = pod.Close() // the error only reports that the connection was already lost
 	}
 }
 
-// prefer ends the connection if it leads to another pod than the present one.
+// prefer closes the connection unless it connects to the current pod.
 func (t *tunnel) prefer(present tensorboard.PodReference) {
 	t.mu.Lock()
 	pod := t.pod
@@ -127,18 +127,18 @@ func (t *tunnel) prefer(present tensorboard.PodReference) {
 	}
 }
 
-// close ends all connections.
+// close closes all connections.
 func (t *tunnel) close() {
 	t.mu.Lock()
 	t.closed = true
 	if t.pod != nil {
-		_ = t.pod.Close() // it only says that the connection was lost before
+		_ = t.pod.Close() // the error only reports that the connection was already lost
 	}
 	t.mu.Unlock()
 	t.reading.Wait()
 }
 
-// dialer returns a dialer that uses WebSockets, and SPDY if the API server or a proxy does not support them.
+// dialer returns a dialer that uses WebSockets, or SPDY if the API server or a proxy does not support WebSockets.
 func (c *Client) dialer(namespace, pod string) (httpstream.Dialer, error) {
 	u := c.Core.RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
@@ -160,11 +160,11 @@ type stream struct {
 	httpstream.Stream
 	faults httpstream.Stream
 	pod    httpstream.Connection
-	// fault gets the reason why the connection failed, nil for none.
+	// fault receives the reason why the connection failed; nil if there is none.
 	fault chan error
 }
 
-// readFaults waits for the end of the connection and reports whether the node has told a reason for it.
+// readFaults waits until the connection is closed, and reports whether the node has sent a reason for a failure.
 func (s *stream) readFaults() bool {
 	text, err := io.ReadAll(s.faults)
 	if len(text) > 0 {
@@ -172,12 +172,13 @@ func (s *stream) readFaults() bool {
 	}
 	s.fault <- err
 	if len(text) > 0 {
-		_ = s.Reset() // a reader waits for what does not come
+		_ = s.Reset() // a reader would otherwise wait forever
 	}
 	return len(text) > 0
 }
 
-// Read reads what the TensorBoard sends. At the end it returns the reason, if the node tells one.
+// Read reads data of the TensorBoard. At the end of the stream, it returns the reason for a failure if the node has
+// sent one.
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b)
 	if err != nil {
@@ -193,7 +194,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection in both directions.
+// Close closes the connection in both directions.
 func (s *stream) Close() error {
 	s.pod.RemoveStreams(s.Stream, s.faults)
 	_ = s.faults.Reset()
