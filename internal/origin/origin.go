@@ -1,4 +1,4 @@
-// Package origin tells which page has made a request of a browser, for servers that answer their own pages only.
+// Package origin determines which page has caused a browser's request, for servers that answer only their own pages.
 package origin
 
 import (
@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Same reports whether a request was made by a page of this server, whose pages have one of some origins, or by the user.
+// Same reports whether a request was caused by a page of this server, which has one of the given origins, or by the
+// user.
 func Same(r *http.Request, origins ...string) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Get("Origin")
