@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Merge passes on what comes from several channels in the order of its times, until all of them are closed or ctx ends.
-// What comes from one channel stays in its order. Merge waits for the next value of each channel, but not longer than
-// patience while it has others: it no longer receives from a channel that is late.
+// Merge emits the values of several channels in the order of their times, until all channels are closed or ctx ends. It
+// preserves the order within each channel. Merge waits for the next value of each channel, but not longer than patience
+// while it has values of other channels. If a channel is late, Merge stops receiving from it.
 func Merge[T any](ctx context.Context, sources []<-chan T, at func(T) time.Time, patience time.Duration, emit func(T)) {
 	m := &merger[T]{heads: make([]*T, len(sources)), sources: append([]<-chan T(nil), sources...)}
 	for m.fill(ctx, patience) {
@@ -25,13 +25,13 @@ func Merge[T any](ctx context.Context, sources []<-chan T, at func(T) time.Time,
 	}
 }
 
-// merger holds the next value of each source. A source that has no more is nil.
+// merger holds the next value of each source. A source that is closed or late is set to nil.
 type merger[T any] struct {
 	sources []<-chan T
 	heads   []*T
 }
 
-// fill receives the next value of each source that has none here. It returns false if ctx has ended.
+// fill receives the next value of each source whose head is nil. It returns false if ctx has ended.
 func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
 	var late <-chan time.Time
 	for i, source := range m.sources {
@@ -56,7 +56,7 @@ func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
 			m.sources[i] = nil
 			done := make(chan time.Time)
 			close(done)
-			late = done // so are all others that have nothing now
+			late = done // all other sources without a value are late too
 		case <-ctx.Done():
 			return false
 		}

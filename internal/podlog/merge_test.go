@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stampOf is when the values of the tests of Merge were written, in milliseconds.
+// stampOf returns the time of a value in the tests of Merge: a thousandth of the value, in milliseconds.
 func stampOf(v int) time.Time { return time.UnixMilli(int64(v / 1000)) }
 
 func TestMergeIsInOrderOfTimes(t *testing.T) {
@@ -45,7 +45,7 @@ func TestMergeIsInOrderOfTimes(t *testing.T) {
 	})
 }
 
-// A node that does not answer keeps back nothing but its own logs.
+// TestMergeDoesNotWaitForSilentSources verifies that a node that does not answer delays only its own logs.
 func TestMergeDoesNotWaitForSilentSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

@@ -30,15 +30,16 @@ type Line struct {
 // Opener requests a log. The options ask for timestamps.
 type Opener func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error)
 
-// OpenerOf returns what requests the log of a pod. Logs are requested by the names of pods, and the next attempt of a
-// replica has the name of the one before: a log that is not of this pod is answered as that of a pod that is gone.
+// OpenerOf returns an Opener for the log of a pod. Logs are requested by pod name, and the pod of the replica's next
+// attempt has the same name. If the log belongs to another pod, the Opener returns the error for a deleted pod.
 func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener {
 	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
 		stream, err := pods.GetLogs(name, opts).Stream(ctx)
 		if err != nil {
 			return nil, err
 		}
-		// A pod that is there now was there when its log was opened. Users who may list pods may not always get them.
+		// If the pod exists now, it also existed when its log was opened. The code lists instead of getting the pod,
+		// because some users may list but not get pods.
 		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 		if err == nil && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.UID == uid }) {
 			err = apierrors.NewNotFound(corev1.Resource("pods"), name)
@@ -50,17 +51,18 @@ func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener
 	}
 }
 
-// ErrGone means that the pod was deleted before its log was read to the end.
+// ErrGone means that the pod was deleted before its log was read completely.
 var ErrGone = errors.New("the pod is gone")
 
-// Position is how far a log has been read. The zero value is its beginning.
+// Position is the position up to which a log has been read. The zero value is the start of the log.
 type Position struct {
-	// Time is that of the last line, and Seen the number of lines with this time: requests return them again.
+	// Time is the time of the last line. Seen is the number of lines with this time that were read, because requests
+	// return them again.
 	Time time.Time
 	Seen int
 }
 
-// Pass moves the position behind a line with the given time.
+// Pass moves the position past a line with the given time.
 func (p *Position) Pass(at time.Time) {
 	if p.Seen == 0 || !at.Equal(p.Time) {
 		*p = Position{Time: at}
@@ -71,8 +73,8 @@ func (p *Position) Pass(at time.Time) {
 // Reader reads the log of one container.
 type Reader struct {
 	Open Opener
-	// Options are the options of the first request, unless it continues from a position. Later requests continue from the last
-	// line.
+	// Options are the options of the first request, unless it continues from a position. Later requests continue from
+	// the last line.
 	Options corev1.PodLogOptions
 	// Position is where the next request continues.
 	Position Position
@@ -124,7 +126,7 @@ func (r *Reader) copy(stream io.Reader) error {
 	}
 }
 
-// parse splits a line into timestamp and text. A line without a timestamp gets the timestamp of the line before.
+// parse splits a line into timestamp and text. A line without a timestamp gets the timestamp of the previous line.
 func parse(s string, last time.Time) Line {
 	stamp, text, _ := strings.Cut(s, " ")
 	t, err := time.Parse(time.RFC3339Nano, stamp)
@@ -134,18 +136,18 @@ func parse(s string, last time.Time) Line {
 	return Line{t, text}
 }
 
-// These are the delays between attempts to continue a log.
+// Delays between attempts to continue a log.
 const (
 	firstDelay = 250 * time.Millisecond
 	maxDelay   = 3 * time.Second
-	// lastTries is the largest number of failed requests for the log of an ended container.
+	// lastTries is the largest number of failed requests for the log of a terminated container.
 	lastTries = 3
 )
 
-// Follow reads the log until the container has ended, which the caller signals by closing ended, and everything is
-// read. It returns ErrGone if the pod is deleted before; what ended without an error right before is everything. It
-// returns ctx's error if ctx ends before, and a request's error if the user may not read the log or if the log of the ended
-// container cannot be read.
+// Follow reads the log until the container has terminated, which the caller signals by closing ended, and the log has
+// been read completely. It returns ErrGone if the pod is deleted first, unless the log had just ended without an error,
+// in which case it is complete. It returns ctx's error if ctx ends before, and a request's error if the user may not
+// read the log or if the log of the terminated container cannot be read.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	r.Options.Follow = true
 	delay, tries, whole := firstDelay, 0, false
@@ -159,7 +161,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 		case apierrors.IsNotFound(err) && !whole:
 			return ErrGone
 		case apierrors.IsForbidden(err):
-			return err // waiting gives no rights
+			return err // a forbidden request stays forbidden, so do not retry
 		case apierrors.IsNotFound(err), over && err == nil:
 			return nil
 		case over:
@@ -171,7 +173,8 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 		if r.Position != before {
 			delay = firstDelay
 		}
-		// If a log ends before the container's end is observed, it is read once more after the end.
+		// If a log ends before the caller signals that the container has terminated, it is read once more after the
+		// signal.
 		wait := ended
 		if over {
 			wait = nil

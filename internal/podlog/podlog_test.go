@@ -21,7 +21,7 @@ import (
 
 var errBroken = errors.New("connection reset by peer")
 
-// server answers log requests like a kubelet, and breaks the connection after a number of bytes of each answer.
+// server answers log requests like a kubelet, and breaks the connection after a number of bytes of each response.
 type server struct {
 	lines  []Line
 	breaks []int
@@ -61,7 +61,7 @@ func logOf(r *rand.Rand, n int) []Line {
 		if r.IntN(3) > 0 {
 			t = t.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 		}
-		lines[i] = Line{t, fmt.Sprintf("line %d", r.IntN(4))} // texts may be equal too
+		lines[i] = Line{t, fmt.Sprintf("line %d", r.IntN(4))} // lines may have equal texts, too
 	}
 	return lines
 }
@@ -100,7 +100,7 @@ func TestReaderContinuesFromAPosition(t *testing.T) {
 			tail := int64(1)
 			reader := &Reader{Open: (&server{lines: part}).open, Position: at, Emit: func(l Line) { got = append(got, l); at.Pass(l.Time) }}
 			if at.Seen > 0 {
-				reader.Options.TailLines = &tail // counts at the beginning only
+				reader.Options.TailLines = &tail // it applies only to the first request
 			}
 			if err := reader.Once(t.Context()); err != nil {
 				t.Fatal(err)
@@ -135,7 +135,7 @@ func TestTailCountsOnTheFirstRequestOnly(t *testing.T) {
 }
 
 func TestFollowContinuesAfterAnEarlyEnd(t *testing.T) {
-	// The first answer ends early without an error, as when an API server shuts down.
+	// The first response ends early without an error, as when an API server shuts down.
 	all := logOf(rand.New(rand.NewPCG(3, 3)), 10)
 	s := &server{lines: all[:4]}
 	ended := make(chan struct{})
@@ -160,7 +160,8 @@ func TestFollowContinuesAfterAnEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestLogOfTheNextAttemptIsNotReadAsOwn verifies that a pod's log is never that of a later pod of the same name.
+// TestLogOfTheNextAttemptIsNotReadAsOwn verifies that a Reader of a pod's log never reads the log of a later pod with
+// the same name.
 func TestLogOfTheNextAttemptIsNotReadAsOwn(t *testing.T) {
 	pods := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "new"}}).CoreV1().Pods("n")
 	for uid, gone := range map[types.UID]bool{"new": false, "old": true} {
