@@ -19,7 +19,7 @@ import (
 // mostForm is the largest size of a form in bytes.
 const mostForm = 1 << 20
 
-// act carries out an action on one job.
+// act performs an action on one job.
 func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	j, err := s.find(r)
@@ -40,12 +40,12 @@ func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// another says that a job is not the one that its user acts on.
+// another returns the message that the job with this name is not the one that the page showed.
 func another(j *observed.Job) string {
 	return j.Ref() + " is another job than the page showed: that one was deleted, and another one has its name now. Look at it before you act on it."
 }
 
-// do carries out an action. It returns what to tell the user, and the page to show next.
+// do performs an action. It returns the message for the user and the path of the next page.
 func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (said, to string, err error) {
 	path := view.JobPath(j.Kind, j.GetNamespace(), j.GetName())
 	action := view.ActionOf(j, verb)
@@ -76,21 +76,20 @@ func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas st
 	}
 }
 
-// manyPage asks for the confirmation of an action on several jobs.
+// manyPage asks the user to confirm an action on several jobs.
 type manyPage struct {
 	Verb, Title, Effect, Command string
 	Jobs                         []view.JobRow
-	// Left is the number of selected jobs that are left out.
+	// Left is the number of selected jobs to which the action is not applied.
 	Left int
-	// Back is the path of the list with the filter and the page on which the jobs were selected, and Filter is its
-	// query.
+	// Back is the path of the list with the filter and the page on which the jobs were selected. Filter is its query.
 	Back, Filter string
 }
 
-// many lists the actions that can be done with several jobs.
+// many lists the actions that support several jobs at once.
 var many = map[string]bool{"pause": true, "resume": true, "delete": true}
 
-// askMany asks for the confirmation of an action on the selected jobs to which it applies.
+// askMany asks the user to confirm an action on those of the selected jobs to which it applies.
 func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	verb := r.FormValue("verb")
@@ -123,7 +122,7 @@ func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, content{title: p.Title, nav: "jobs", template: "act", make: func(time.Time) any { return p }})
 }
 
-// actMany carries out an action on several jobs.
+// actMany performs an action on several jobs.
 func (s *visit) actMany(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	verb := r.PostFormValue("verb")
@@ -151,7 +150,8 @@ func (s *visit) actMany(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, back, http.StatusSeeOther)
 }
 
-// listOf returns the path of the list of jobs with the filter of a query; of all if it cannot be read.
+// listOf returns the path of the list of jobs with the filter of a query. If the query is invalid, it returns the path
+// of the list of all jobs.
 func listOf(query string) string {
 	v, err := url.ParseQuery(query)
 	if err != nil {
@@ -160,8 +160,8 @@ func listOf(query string) string {
 	return view.ParseJobFilter(v).Href()
 }
 
-// named returns the jobs that addresses PATH?uid=UID name, and why it leaves others out: they are gone, perhaps with
-// another job in their place.
+// named returns the jobs that addresses of the form PATH?uid=UID name. left holds an error for each job that was
+// deleted, even if another job has its name now.
 func (s *visit) named(addresses []string) (jobs []*observed.Job, left []error) {
 	for _, address := range addresses {
 		path, query, _ := strings.Cut(address, "?")
@@ -179,7 +179,7 @@ func (s *visit) named(addresses []string) (jobs []*observed.Job, left []error) {
 	return jobs, left
 }
 
-// at returns the job whose page has a path; nil if there is none.
+// at returns the job whose page has a path; nil if there is no such job.
 func (s *visit) at(path string) *observed.Job {
 	parts := strings.Split(path, "/") // "", "jobs", NAMESPACE, KIND, NAME
 	if len(parts) != 5 {

@@ -9,17 +9,17 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
-// boardPage leads to a TensorBoard, or says why it is not shown.
+// boardPage redirects to a TensorBoard, or explains why it is not available.
 type boardPage struct {
 	view.JobRow
 	Title, Why, Command string
-	// To is the address of the TensorBoard; empty if it is not shown.
+	// To is the address of the TensorBoard; empty if it is not available.
 	To string
-	// Suspended is true if it has to be resumed first.
+	// Suspended is true if the TensorBoard must be resumed first.
 	Suspended bool
 }
 
-// openBoard leads to the TensorBoard of a job, at an address of this machine that it opens for it.
+// openBoard opens the TensorBoard of a job at an address of this machine, and redirects to that address.
 func (s *visit) openBoard(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	j, err := s.find(r)
@@ -42,7 +42,8 @@ func (s *visit) openBoard(w http.ResponseWriter, r *http.Request) {
 		s.write(w, r, http.StatusConflict, page.Frame{Title: p.Title, Page: "jobs"}, "board", p)
 		return
 	}
-	// A form may not lead to another host by a redirect (form-action of the Content-Security-Policy).
+	// The page redirects with a header, because the Content-Security-Policy (form-action) does not allow the response
+	// to a form to redirect to another host.
 	w.Header().Set("Refresh", "0; url="+to)
 	p := &boardPage{JobRow: view.RowOf(j), Title: "The TensorBoard of " + j.GetName(), To: to}
 	s.write(w, r, http.StatusOK, page.Frame{Title: p.Title, Page: "jobs"}, "board", p)

@@ -15,49 +15,49 @@ import (
 
 // Admission admits requests.
 type Admission interface {
-	// Admit returns who makes a request. If it returns nil, it has answered the request.
+	// Admit returns the caller of a request. If it returns nil, it has written the response.
 	Admit(w http.ResponseWriter, r *http.Request) *Caller
 }
 
-// Caller is who makes a request: what they may see, and clients that act with their rights.
+// Caller is the user who makes a request, with clients that act with the user's rights.
 type Caller struct {
-	// Name is the name that pages show; empty if the console has one user.
+	// Name is the user name that pages show; empty if the console has only one user.
 	Name string
-	// ID is the same for requests that may share a stream, because they may see the same.
+	// ID is equal for requests whose callers have the same rights and may share a stream.
 	ID string
-	// Rights tell what they may list; nil if that is what the console itself may list.
+	// Rights reports what the caller may list; nil if the caller has the rights of the console itself.
 	Rights live.Rights
-	// Objects and Core act with their rights.
+	// Objects and Core are clients with the caller's rights.
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
-	// Cookie is how the names of the console's cookies begin. Secure is true if they are sent over TLS only.
+	// Cookie is the prefix of the names of the console's cookies. Secure is true if the cookies are sent over TLS only.
 	Cookie string
 	Secure bool
-	// SignOut is true if they have signed in to the console, and can sign out.
+	// SignOut is true if the caller has signed in to the console and can sign out.
 	SignOut bool
-	// Standing is what can end while a stream is open; nil for nothing.
+	// Standing checks during a stream whether the caller is still admitted; nil if this cannot change.
 	Standing Standing
 }
 
-// Standing is what a caller's streams depend on.
+// Standing reports whether a caller is still admitted and keeps the right to a stream.
 type Standing interface {
-	// Check returns an error once the caller is no longer admitted, or may no longer read the logs of a namespace. The
-	// empty namespace stands for no logs.
+	// Check returns an error if the caller is no longer admitted, or may no longer read the logs of a namespace. An
+	// empty namespace means that the stream has no logs.
 	Check(ctx context.Context, logsOf string) error
-	// Interval is how often a stream checks.
+	// Interval is the interval at which a stream calls Check.
 	Interval() time.Duration
 }
 
 type callerKey struct{}
 
-// CallerOf returns who makes a request that was admitted; nil for any other.
+// CallerOf returns the caller of an admitted request; nil for any other request.
 func CallerOf(ctx context.Context) *Caller {
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c
 }
 
-// visit is a request with who makes it. Its Cache hides that of the server, so that no page shows more than its caller
-// may see.
+// visit is a request with its caller. Its field Cache hides the server's Cache, so that pages show only objects that
+// the caller may see.
 type visit struct {
 	*Server
 	*Caller
@@ -65,7 +65,7 @@ type visit struct {
 	steer steer.Client
 }
 
-// handle registers a handler of requests that were admitted.
+// handle registers a handler of admitted requests.
 func (s *Server) handle(pattern string, f func(*visit, http.ResponseWriter, *http.Request)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		caller := CallerOf(r.Context())
@@ -78,7 +78,7 @@ func (s *Server) handle(pattern string, f func(*visit, http.ResponseWriter, *htt
 	})
 }
 
-// guard returns a context that ends once the caller may no longer have a stream.
+// guard returns a context that is cancelled when the caller may no longer have the stream.
 func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	if s.Standing == nil {
@@ -104,7 +104,7 @@ func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, cont
 // noticeCookie is the name of the cookie that carries a message to the next page.
 func (c *Caller) noticeCookie() string { return c.Cookie + "-notice" }
 
-// leaveNotice leaves a message for the next page.
+// leaveNotice stores a message in a cookie for the next page.
 func (c *Caller) leaveNotice(w http.ResponseWriter, text string) {
 	c.setNotice(w, url.QueryEscape(text[:min(len(text), 2000)]), 60)
 }
@@ -113,7 +113,7 @@ func (c *Caller) setNotice(w http.ResponseWriter, value string, age int) {
 	http.SetCookie(w, &http.Cookie{Name: c.noticeCookie(), Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: c.Secure, SameSite: http.SameSiteStrictMode})
 }
 
-// notice returns the message that was left for this page; empty if there is none.
+// notice returns the message for this page and deletes its cookie. The message is empty if there is none.
 func (c *Caller) notice(w http.ResponseWriter, r *http.Request) string {
 	cookie, err := r.Cookie(c.noticeCookie())
 	if err != nil {

@@ -11,28 +11,28 @@ import (
 	"tensorstack.dev/batch/internal/console/page"
 )
 
-// These are the times of streams.
+// Time limits of streams.
 const (
-	// coalesce is how long a feed waits after a change for further ones. A feed whose rendering takes long waits
-	// longer, so that it never takes more than a tenth of a processor.
+	// coalesce is how long a feed waits for further changes before it renders. A feed that takes long to render waits
+	// longer, so that rendering uses at most a tenth of a CPU.
 	coalesce = 80 * time.Millisecond
-	// moveInterval is the interval at which content that changes with time alone is rendered.
+	// moveInterval is the interval at which content that depends on the current time is rendered.
 	moveInterval = 5 * time.Second
-	// keepAlive is the longest time without a message.
+	// keepAlive is the longest time between two messages of a stream.
 	keepAlive = 20 * time.Second
 )
 
-// feeds are the streams of pages by their addresses. Viewers of one address share a feed, so that a change is rendered
+// feeds holds the event streams of pages by address. Viewers of one address share a feed, so that a change is rendered
 // once for all of them.
 type feeds struct {
 	mu   sync.Mutex
 	open map[string]*feed
-	// closed is true after Close: no feed begins any more.
+	// closed is true after Close, and prevents new feeds.
 	closed  bool
 	running sync.WaitGroup
 }
 
-// Close ends the streams of all pages and waits for the end of what renders them. It ends the addresses of TensorBoards.
+// Close ends the streams of all pages, waits for their rendering goroutines, and closes the addresses of TensorBoards.
 func (s *Server) Close() {
 	if s.Boards != nil {
 		s.Boards.Close()
@@ -47,33 +47,33 @@ func (s *Server) Close() {
 	s.feeds.running.Wait()
 }
 
-// feed is the stream of one page. It lasts as long as it has viewers, whichever of them came first.
+// feed is the event stream of one page. It runs while it has viewers; it does not depend on the viewer who started it.
 type feed struct {
-	// address is that of the page, and key that of the feed in feeds.
+	// address is the address of the page. key is the key of the feed in feeds.
 	address, key string
-	// start begins it; each viewer calls it.
+	// start starts the feed; each viewer calls it, and only the first call has an effect.
 	start func()
-	// joined is the number of viewers; the mutex of feeds guards it.
+	// joined is the number of viewers. It is guarded by the mutex of feeds.
 	joined int
 	stop   context.CancelFunc
 
 	mu sync.Mutex
-	// content is that of the newest viewer, whose token is the last one to expire.
+	// content is the content of the newest viewer, whose token expires last.
 	content content
-	// sections are the sections as the viewers have them.
+	// sections are the sections that the viewers have.
 	sections []page.Section
 	viewers  map[chan []byte]bool
-	// ended is true once the feed takes no more viewers.
+	// ended is true when the feed no longer accepts viewers.
 	ended bool
 }
 
-// stream sends the changes of a page until the viewer has gone, or may no longer have them.
+// stream sends the changes of a page until the viewer disconnects or loses the right to see them.
 func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 	ctx, stop := s.guard(r.Context(), "")
 	defer stop()
 	f, messages := s.join(r.Context(), r.URL.RequestURI(), c)
 	if f == nil {
-		return // the console ends
+		return // the console is shutting down
 	}
 	defer s.leave(f, messages)
 	out := newEvents(w)
@@ -93,8 +93,8 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 	}
 }
 
-// join adds a viewer to the feed of an address and a caller. The first message has everything, since the page may have
-// been rendered a while ago. After Close there is no feed.
+// join adds a viewer to the feed of an address and a caller. The first message contains all sections, because the page
+// may have been rendered some time ago. After Close, join returns no feed.
 func (s *visit) join(ctx context.Context, address string, c content) (*feed, chan []byte) {
 	f := s.feedOf(ctx, address, c)
 	if f == nil {
@@ -113,7 +113,8 @@ func (s *visit) join(ctx context.Context, address string, c content) (*feed, cha
 	return f, messages
 }
 
-// feedOf returns the feed of an address and a caller with one viewer more; nil after Close. The caller starts it.
+// feedOf returns the feed of an address and a caller and adds one to its viewers; nil after Close. The caller of feedOf
+// must start the feed.
 func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
@@ -130,7 +131,7 @@ func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 		f = &feed{address: address, key: key, viewers: map[chan []byte]bool{}, stop: stop}
 		f.start = sync.OnceFunc(func() { s.begin(ctx, f) })
 		s.feeds.open[key] = f
-		s.feeds.running.Add(1) // at a time when Close does not wait yet
+		s.feeds.running.Add(1) // Close has not set closed yet, so it does not wait yet
 	}
 	f.joined++
 	f.mu.Lock()
@@ -139,14 +140,14 @@ func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 	return f
 }
 
-// shown returns what the feed shows.
+// shown returns the content of the feed.
 func (f *feed) shown() content {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.content
 }
 
-// begin renders a feed for the first time and keeps it up to date until it is stopped.
+// begin renders a feed for the first time and updates it until it is stopped.
 func (s *visit) begin(ctx context.Context, f *feed) {
 	notices, end := s.Cache.Subscribe(f.shown().topics...)
 	f.sections = s.rendered(f).sections
@@ -157,7 +158,7 @@ func (s *visit) begin(ctx context.Context, f *feed) {
 	}()
 }
 
-// leave removes a viewer. The feed ends with its last one.
+// leave removes a viewer. When the last viewer leaves, the feed ends.
 func (s *visit) leave(f *feed, messages chan []byte) {
 	f.mu.Lock()
 	delete(f.viewers, messages)
@@ -170,8 +171,8 @@ func (s *visit) leave(f *feed, messages chan []byte) {
 	}
 }
 
-// run renders a feed after each change, and where rights can change, at the interval at which they are checked. It sends
-// what differs.
+// run renders a feed after each change. If the caller's rights can change, it also renders at the interval at which
+// they are checked. It sends only the differences.
 func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	// next is the earliest time of the next rendering.
 	var next time.Time
@@ -198,7 +199,7 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 			return
 		case <-time.After(max(coalesce, time.Until(next))):
 		}
-		select { // what has changed meanwhile is rendered too
+		select { // later changes until then are rendered, too
 		case <-notices:
 		default:
 		}
@@ -211,14 +212,14 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	}
 }
 
-// dismiss sends all viewers away. Their browsers connect again, and are told why they cannot.
+// dismiss disconnects all viewers. Their browsers reconnect and then get the error.
 func (f *feed) dismiss() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.release()
 }
 
-// end dismisses all viewers and those who still join.
+// end disconnects all viewers and rejects new ones.
 func (f *feed) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,8 +235,8 @@ func (f *feed) release() {
 	}
 }
 
-// update sends the viewers what differs from the sections that they have. A viewer who does not keep up is sent away, and
-// its browser connects again.
+// update sends the viewers the changes relative to the sections that they have. It disconnects a viewer that does not
+// keep up; the browser then reconnects.
 func (f *feed) update(now []page.Section) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,7 +256,7 @@ func (f *feed) update(now []page.Section) {
 	}
 }
 
-// differing returns the sections, or the rows of sections, that differ.
+// differing returns the changed sections, or only their changed rows where possible.
 func differing(before, now []page.Section) []page.Section {
 	old := map[string]*page.Section{}
 	for i := range before {
@@ -288,7 +289,7 @@ func sameOrder(a, b []page.Section) bool {
 	return true
 }
 
-// encode returns sections as a list of pairs of identifier and HTML.
+// encode returns sections as JSON: a list of pairs of ID and HTML.
 func encode(sections []page.Section) []byte {
 	pairs := make([][2]string, len(sections))
 	for i := range sections {

@@ -18,35 +18,36 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
-// Gate admits the browser of one user on this machine. A token in the first address, which works once, becomes a cookie.
-// The names of host and origin are checked, so that neither another page nor a name that leads to this machine gets in.
+// Gate admits the browser of one user on this machine. It exchanges a one-time token in the first URL for a cookie. It
+// checks the Host and Origin headers, so that other web pages and DNS rebinding cannot get in.
 type Gate struct {
-	// host is the address HOST:PORT of the console, and alias another name of it.
+	// host is the address HOST:PORT of the console, and alias is another address of it.
 	host, alias string
 	cookie      string
-	// printer is the command that prints new addresses.
+	// printer is the command that prints new URLs.
 	printer string
-	// key issues tokens, of which those before since are refused; nil if there is one token, which was made at since.
+	// key is the key that issues tokens; tokens issued before since are refused. If key is nil, there is only one
+	// token, issued at since.
 	key   ticket.Key
 	since time.Time
 	now   func() time.Time
 
 	mu sync.Mutex
-	// token is the token that opens the next session; empty once it was used.
+	// token is the token that opens the next session; empty after it was used.
 	token   string
 	session string
-	// used has the tokens of the key that were used and are not too old, with the times when they were issued.
+	// used holds the used tokens of the key that have not expired, with the times when they were issued.
 	used map[string]time.Time
 }
 
-// TokenLifetime is how long a token can open a session. An address stays in the scrollback of a terminal and in the log
-// of whatever has started the command.
+// TokenLifetime is how long a token can open a session. It is limited because the URL remains in the scrollback of the
+// terminal and in the logs of programs that started the command.
 const TokenLifetime = 15 * time.Minute
 
-// Local admits the browser of one user on this machine, for whom the console acts with its own rights.
+// Local implements Admission for the browser of one user on this machine. The console acts with its own rights.
 type Local struct {
 	*Gate
-	// Objects and Core act with the rights of the user.
+	// Objects and Core are clients with the rights of the user.
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
 }
@@ -60,15 +61,15 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 }
 
 // NewGate returns a gate for the address HOST:PORT of the server. port makes the cookie's name unique, because browsers
-// send cookies to all ports of a host. The name localhost leads to the address: TensorBoards are served under that name,
-// and must not get the cookie.
+// send cookies to all ports of a host. Requests under the name localhost are redirected to the address: TensorBoards
+// are served under that name, and must not receive the cookie.
 func NewGate(port, host string) *Gate {
 	return &Gate{host: net.JoinHostPort(host, port), alias: net.JoinHostPort(forward.Host, port), cookie: "t9k-" + port, printer: "t9k ui",
 		token: secret(), session: secret(), since: time.Now(), now: time.Now}
 }
 
-// NewKeyGate returns a gate for tokens that are issued with a key from now on, each of which works once. Browsers stay
-// admitted when the console starts again. printer is the command that prints addresses with tokens.
+// NewKeyGate returns a gate for one-time tokens that are issued with a key from now on. The session cookie remains
+// valid after a restart of the console. printer is the command that prints addresses with tokens.
 func NewKeyGate(key ticket.Key, printer, port, host string) *Gate {
 	g := NewGate(port, host)
 	g.token, g.session = "", base64.RawURLEncoding.EncodeToString(key.Derive("session"))
@@ -76,7 +77,7 @@ func NewKeyGate(key ticket.Key, printer, port, host string) *Gate {
 	return g
 }
 
-// redeem reports whether a token opens a session, which it does once and while it is not too old.
+// redeem reports whether a token opens a session. A token works once, and only until it expires.
 func (g *Gate) redeem(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +98,7 @@ func (g *Gate) redeem(token string) bool {
 	return true
 }
 
-// Token returns the token for the first address.
+// Token returns the token for the first URL.
 func (g *Gate) Token() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,11 +107,11 @@ func (g *Gate) Token() string {
 
 func secret() string {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// admit reports whether a request may go on. If not, it has been answered.
+// admit reports whether a request is admitted. If it is not, admit has written the response.
 func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Host == g.alias && r.Method == http.MethodGet:
@@ -134,7 +135,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// open starts the session of the one who knows the token, and leads to the first page.
+// open starts a session if the token is valid, and redirects to the first page.
 func (g *Gate) open(w http.ResponseWriter, r *http.Request, token string) {
 	switch {
 	case g.redeem(token):

@@ -21,8 +21,8 @@ import (
 	"tensorstack.dev/batch/internal/steer"
 )
 
-// History is the archive as one caller may read it. An error that is an archive.Refusal says what the caller did wrong or
-// may not see.
+// History reads the archive on behalf of one caller. An error of type archive.Refusal reports an invalid request or a
+// missing right.
 type History interface {
 	Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error)
 	Job(ctx context.Context, uid string) (*archive.JobDetails, error)
@@ -57,7 +57,7 @@ func (s *Server) handleHistory() {
 	}
 }
 
-// historyProblem answers a request that failed before anything was sent.
+// historyProblem answers a request that failed before any part of the response was sent.
 func (s *visit) historyProblem(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *archive.Refusal
 	switch {
@@ -70,7 +70,7 @@ func (s *visit) historyProblem(w http.ResponseWriter, r *http.Request, err error
 	}
 }
 
-// missingPage says that something is not there, and what the archive has instead.
+// missingPage is the page for an object that does not exist. It links to archived jobs of the same name.
 type missingPage struct {
 	Title, Text, Help string
 	Jobs              []view.Link
@@ -80,16 +80,16 @@ func (s *visit) showMissing(w http.ResponseWriter, r *http.Request, code int, p 
 	s.write(w, r, code, page.Frame{Title: p.Title, Page: "history"}, "history-missing", &p)
 }
 
-// formerJobs is the largest number of jobs that the page of a job that is gone leads to.
+// formerJobs is the largest number of archived jobs that the page of a deleted job links to.
 const formerJobs = 10
 
-// missing answers a request for a page of a job that is not there: it leads to what the archive has of that name. tail
-// is what follows the path of the job's page.
+// missing answers a request for a page of a job that does not exist, with links to the archived jobs of that name. tail
+// is the part of the request's path after the path of the job's page.
 func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error, tail string) {
 	p := missingPage{Title: "No such job", Text: problem.Error()}
 	if kind := view.KindOf(r.PathValue("kind")); kind != nil && s.History != nil {
 		if h, err := s.History(s.Caller); err == nil {
-			// Without an answer of the archive the page is what it is without an archive.
+			// If the archive does not answer, the page has no links.
 			if list, err := h.Jobs(r.Context(), &archive.JobQuery{Kind: kind.Name, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Limit: formerJobs}); err == nil {
 				p.Jobs = view.Links(list.Jobs, tail)
 			}
@@ -98,7 +98,7 @@ func (s *visit) missing(w http.ResponseWriter, r *http.Request, problem error, t
 	s.write(w, r, http.StatusNotFound, page.Frame{Title: p.Title}, "history-missing", &p)
 }
 
-// showHistory answers with a page of the archive, which has no stream of changes.
+// showHistory responds with a page of the archive, which has no stream of changes.
 func (s *visit) showHistory(w http.ResponseWriter, r *http.Request, title, template string, data any) {
 	s.write(w, r, http.StatusOK, page.Frame{Title: title, Page: "history", Notice: s.notice(w, r)}, template, data)
 }
@@ -115,7 +115,7 @@ func (s *visit) history(h History, w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// historyJobPage is the page of a job of the archive with its manifest.
+// historyJobPage is the page of an archived job with its manifest.
 type historyJobPage struct {
 	*view.HistoryJobPage
 	Manifest string
@@ -156,11 +156,11 @@ func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// logsOf returns the logs that a request names, and the chosen replica and attempt.
+// logsOf returns the logs that a request selects, and the selected replica and attempt.
 func logsOf(h History, r *http.Request) (list *archive.LogList, replica string, attempt int, err error) {
 	q := r.URL.Query()
 	replica = q.Get("replica")
-	attempt, _ = strconv.Atoi(q.Get("attempt")) // anything else stands for all
+	attempt, _ = strconv.Atoi(q.Get("attempt")) // any other value selects all attempts
 	list, err = h.Logs(r.Context(), r.PathValue("uid"), replica)
 	return list, replica, max(0, attempt), err
 }
@@ -185,7 +185,7 @@ func (s *visit) historyLogs(h History, w http.ResponseWriter, r *http.Request) e
 	return nil
 }
 
-// historyLogStream sends all lines at once, in the form in which those of pods come.
+// historyLogStream sends all archived lines immediately, in the same format as the stream of pod logs.
 func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Request) error {
 	list, _, attempt, err := logsOf(h, r)
 	if err != nil {
@@ -198,10 +198,10 @@ func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Reque
 	out := newEvents(w)
 	for part := range slices.Chunk(all, mostAtOnce) {
 		if out.sendLines(part, "") != nil {
-			return nil // nobody is left to tell
+			return nil // the client has disconnected
 		}
 	}
-	_ = out.send("end", []byte("the archive has no more")) // nobody is left to tell
+	_ = out.send("end", []byte("the archive has no more")) // the client has disconnected
 	return nil
 }
 
@@ -223,13 +223,13 @@ func (s *visit) historyLogFile(h History, w http.ResponseWriter, r *http.Request
 	return nil
 }
 
-// attachment sets the headers of a file.
+// attachment sets the headers of a file download.
 func attachment(w http.ResponseWriter, kind, name string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 }
 
-// usageOf returns the sums that a request names.
+// usageOf returns the usage sums that a request selects.
 func usageOf(h History, r *http.Request, now time.Time) (f view.UsageFilter, q archive.UsageQuery, list *archive.UsageList, problem string, err error) {
 	f = view.ParseUsageFilter(r.URL.Query())
 	q, problem = f.Query(now)
@@ -254,6 +254,6 @@ func (s *visit) usageFile(h History, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	attachment(w, "text/csv; charset=utf-8", "usage-by-"+string(q.By)+".csv")
-	_ = archive.WriteCSV(w, q.By, view.SumsOf(list.Usage, f.MostUsed(list.Usage))) // nobody is left to tell
+	_ = archive.WriteCSV(w, q.By, view.SumsOf(list.Usage, f.MostUsed(list.Usage))) // the client has disconnected
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/archive/web"
 )
 
-// rights are resources in namespaces, as "genericjobs in ns". The empty namespace stands for all.
+// rights are resources in namespaces, such as "genericjobs in ns". The empty namespace stands for all namespaces.
 type rights map[string]bool
 
 func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespace string) (bool, error) {
@@ -56,7 +56,8 @@ func archived(t *testing.T) *store.Store {
 	return s
 }
 
-// TestHistoryPagesShowWhatTheirCallerMayGet is the table of users and pages of the archive.
+// TestHistoryPagesShowWhatTheirCallerMayGet verifies which records each of several users sees on each page of the
+// archive.
 func TestHistoryPagesShowWhatTheirCallerMayGet(t *testing.T) {
 	s, kept := forbidden(t), archived(t)
 	cookies := enter(t, s)
@@ -66,7 +67,7 @@ func TestHistoryPagesShowWhatTheirCallerMayGet(t *testing.T) {
 	for _, c := range []struct {
 		user, path string
 		code       int
-		// has and lacks are separated by spaces.
+		// has and lacks hold words separated by spaces.
 		has, lacks string
 	}{
 		{"nobody", "/history", ok, "You see the jobs of the namespaces", "user-blue user-red"},

@@ -17,7 +17,8 @@ import (
 	"tensorstack.dev/batch/internal/steer"
 )
 
-// jobPage is the page of a job with its manifest, which only the API server has in full.
+// jobPage is the page of a job with its manifest. Only the API server has the whole manifest, because the cache drops
+// fields.
 type jobPage struct {
 	view.JobPage
 	Manifest string
@@ -32,7 +33,7 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 	}
 	tab := r.URL.Query().Get("tab")
 	asPods := r.URL.Query().Get("form") == "pods"
-	manifest := s.manifests(context.WithoutCancel(r.Context()), asPods) // a feed outlives the request that it began with
+	manifest := s.manifests(context.WithoutCancel(r.Context()), asPods) // a feed outlives the request that started it
 	kind, namespace, name, uid := j.Kind, j.GetNamespace(), j.GetName(), j.GetUID()
 	path := view.JobPath(kind, namespace, name)
 	s.show(w, r, content{title: name, nav: "jobs", template: "job", topics: []string{live.JobTopic(kind.Name, namespace, name)}, make: func(now time.Time) any {
@@ -66,11 +67,12 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// readTime bounds how long a page waits for a manifest.
+// readTime is the longest time that a page waits for a manifest.
 const readTime = 10 * time.Second
 
-// manifests returns a function that returns the manifest of a job as YAML, or what the operator creates from it, or why
-// it cannot be shown. The function reads it again when the job has another one. ctx outlives the page.
+// manifests returns a function that returns the manifest of a job as YAML, or the objects that the operator creates
+// from it, or the reason why these cannot be shown. The function reads the manifest again when the job changes. ctx
+// must outlive the page.
 func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) string {
 	version, text := "", ""
 	return func(j *observed.Job) string {
@@ -89,7 +91,8 @@ func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) 
 	}
 }
 
-// manifestText returns the manifest of a stored job as YAML, or what the operator creates from it, or why it cannot be shown.
+// manifestText returns the manifest of a stored job as YAML, or the objects that the operator creates from it, or the
+// reason why these cannot be shown.
 func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, asPods bool) string {
 	submitted := steer.Manifest(raw)
 	var text string
@@ -105,8 +108,8 @@ func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, asPods bool)
 	return strings.TrimSpace(text)
 }
 
-// loweredOf returns the objects that the operator creates when the job of a manifest starts, with the first pod of each
-// role.
+// loweredOf returns the objects that the operator creates when the job of a manifest starts, with only the first pod of
+// each role.
 func loweredOf(kind *kinds.Kind, manifest *unstructured.Unstructured) (string, error) {
 	j, err := observed.New(kind, manifest)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"tensorstack.dev/batch/internal/podlog"
 )
 
-// logItem is a line of a stream with its time. pod is the UID of its pod; empty for a remark of the console.
+// logItem is a line of a stream with its time. pod is the UID of the line's pod; empty for a remark of the console.
 type logItem struct {
 	at   time.Time
 	line view.LogLine
 	pod  types.UID
 }
 
-// linesInOrder returns the lines of items in the order of their times.
+// linesInOrder returns the lines of items, sorted by time.
 func linesInOrder(all []logItem) []view.LogLine {
 	slices.SortStableFunc(all, func(a, b logItem) int { return a.at.Compare(b.at) })
 	lines := make([]view.LogLine, len(all))
@@ -32,7 +32,7 @@ func linesInOrder(all []logItem) []view.LogLine {
 	return lines
 }
 
-// sendLines sends lines in an event with an identifier.
+// sendLines sends lines as an event with an ID.
 func (e *events) sendLines(lines []view.LogLine, id string) error {
 	data, err := json.Marshal(lines)
 	if err != nil {
@@ -55,14 +55,14 @@ func (e *events) sendText(name, text string) error {
 	return e.send(name, data)
 }
 
-// keyOf returns what stands for a pod in the identifiers of events.
+// keyOf returns the key of a pod in event IDs.
 func keyOf(pod types.UID) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(pod)) // never fails
 	return strconv.FormatUint(uint64(h.Sum32()), 36)
 }
 
-// idOf returns the identifier of an event: how far the logs of pods have been sent.
+// idOf returns the ID of an event: the positions up to which the logs of pods have been sent.
 func idOf(positions map[types.UID]podlog.Position) string {
 	parts := make([]string, 0, len(positions))
 	for pod, p := range positions {
@@ -72,7 +72,7 @@ func idOf(positions map[types.UID]podlog.Position) string {
 	return strings.Join(parts, "~")
 }
 
-// parsePositions reads what idOf returns. It skips what is malformed.
+// parsePositions parses the result of idOf. It skips malformed parts.
 func parsePositions(id string) map[string]podlog.Position {
 	all := map[string]podlog.Position{}
 	for part := range strings.SplitSeq(id, "~") {

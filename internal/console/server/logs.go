@@ -23,23 +23,23 @@ import (
 	"tensorstack.dev/batch/internal/podlog"
 )
 
-// These bound what a page of logs has without the script: the lines of each replica, the replicas, and for how long the page
-// waits for them.
+// Limits of a page of logs without the script: firstTail is the number of lines per replica, firstPods the number of
+// replicas, and firstTimeout how long the page waits for the lines.
 const firstTail, firstPods, firstTimeout = 100, 8, 2 * time.Second
 
-// archiveTimeout is for how long the page of logs waits for the attempts of a replica in the archive.
+// archiveTimeout is how long the page of logs waits for the archived attempts of a replica.
 const archiveTimeout = 2 * time.Second
 
 // logPod is a pod whose log is read.
 type logPod struct {
 	pod *corev1.Pod
-	// replica is the name of the replica, and index its place in the job. attempt counts from 0.
+	// replica is the name of the replica, and index its position in the job. attempt counts from 0.
 	replica        string
 	index, attempt int
 	container      string
 }
 
-// replicasOf returns the names of a job's replicas, by role and rank, and the main container of each role.
+// replicasOf returns the names of a job's replicas, sorted by role and rank, and the main container of each role.
 func replicasOf(j *observed.Job) (names []string, containers map[string]string) {
 	containers = map[string]string{}
 	n := j.Kind.Convert(j.Object)
@@ -55,7 +55,7 @@ func replicasOf(j *observed.Job) (names []string, containers map[string]string) 
 	return names, containers
 }
 
-// selected returns the present pods of a job that the filter selects and that have begun, by role and rank.
+// selected returns the current pods of a job that the filter selects and that have started, sorted by role and rank.
 func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 	names, containers := replicasOf(j)
 	index := make(map[string]int, len(names))
@@ -79,7 +79,7 @@ func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 	return all
 }
 
-// failedFirst sorts pods so that those of failed replicas come first.
+// failedFirst sorts the pods of failed replicas before all others.
 func failedFirst(all []logPod) {
 	rank := func(p *logPod) int {
 		if p.failed() {
@@ -100,7 +100,7 @@ func (p *logPod) state() corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// begun reports whether the container has or had a process, so that there is a log.
+// begun reports whether the container has started, so that it has a log.
 func (p *logPod) begun() bool { return p.state().Running != nil || p.state().Terminated != nil }
 
 func (p *logPod) ended() bool {
@@ -112,7 +112,7 @@ func (p *logPod) failed() bool {
 	return t != nil && t.ExitCode != 0 || p.pod.Status.Phase == corev1.PodFailed
 }
 
-// source returns what makes the lines of the log for pages. Their replica is named where a page shows several.
+// source returns the LogSource of the log. It names the replica if the page shows several replicas.
 func (p *logPod) source(several bool) *view.LogSource {
 	s := &view.LogSource{Colour: view.ColourOf(p.index)}
 	if several {
@@ -129,7 +129,7 @@ func (s *visit) open(p *logPod) podlog.Opener {
 	}
 }
 
-// complaint returns why a log cannot be read.
+// complaint returns the reason why a log cannot be read, for the user.
 func complaint(err error) string {
 	switch {
 	case errors.Is(err, podlog.ErrGone), apierrors.IsNotFound(err):
@@ -162,7 +162,7 @@ func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// addAttempts adds to a page what leads to the logs of attempts, also of earlier ones that the archive has.
+// addAttempts adds links to the logs of attempts to a page, including archived logs of earlier attempts.
 func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.LogsPage) {
 	present, inAnyState := -1, p.Filter
 	inAnyState.State = ""
@@ -182,7 +182,7 @@ func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.Logs
 	p.AddAttempts(in, present, view.ArchivedPath(kept.UID))
 }
 
-// keptOf returns what the archive has of a job; nil if there is no archive.
+// keptOf returns the archived records of a job; nil if there is no archive.
 func (s *visit) keptOf(ctx context.Context, j *observed.Job) (*archive.JobDetails, error) {
 	if s.History == nil {
 		return nil, nil
@@ -196,7 +196,7 @@ func (s *visit) keptOf(ctx context.Context, j *observed.Job) (*archive.JobDetail
 	return h.Job(ctx, string(j.GetUID()))
 }
 
-// firstLines returns the last lines of a few replicas in the order of their times, for a page without the script.
+// firstLines returns the last lines of a few replicas in the order of their timestamps, for a page without the script.
 func (s *visit) firstLines(ctx context.Context, pods []logPod, several bool) []view.LogLine {
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
@@ -219,7 +219,7 @@ func (s *visit) firstLines(ctx context.Context, pods []logPod, several bool) []v
 	return linesInOrder(slices.Concat(parts...))
 }
 
-// logDownload sends the whole logs of the selected pods as a file, one replica after the other.
+// logDownload sends the complete logs of the selected pods as a file, one replica after the other.
 func (s *visit) logDownload(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {

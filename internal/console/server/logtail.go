@@ -18,21 +18,23 @@ import (
 	"tensorstack.dev/batch/internal/podlog"
 )
 
-// These are the bounds of a stream of logs.
+// Limits of a stream of logs.
 const (
-	// allTail is the largest number of lines that a stream begins with, of all replicas together, and leastTail that of each
-	// if there are many replicas.
+	// allTail is the largest number of lines with which a stream begins, for all replicas together. If there are many
+	// replicas, each has at least leastTail lines.
 	allTail, leastTail = 100_000, 100
-	// gather is how long lines are gathered before they are sent, and mostAtOnce the largest number of them.
+	// gather is how long lines are collected before they are sent, and mostAtOnce is the largest number of lines that
+	// are sent together.
 	gather, mostAtOnce = 150 * time.Millisecond, 5000
-	// mergePatience is for how long the end of one log is waited for before those of others are sent without it.
+	// mergePatience is how long a stream waits for a slow log before it sends the lines of other logs without it.
 	mergePatience = 3 * time.Second
-	// goneTime is for how long the log of a pod that is gone is still read: its node may not answer.
+	// goneTime is how long the log of a deleted pod is still read, because the pod's node may not answer.
 	goneTime = 5 * time.Second
 )
 
-// logStream sends the lines of the selected pods as they are written, also of pods that come later, until the job ends. The
-// parameter after is the identifier of the last event that the viewer has: the stream goes on behind it.
+// logStream sends the lines of the selected pods as they are written, including pods that are created later, until the
+// job finishes. The parameter after is the ID of the last event that the viewer has received: the stream continues
+// after it.
 func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
@@ -64,44 +66,47 @@ func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 	t.send(ctx, newEvents(w), notices)
 }
 
-// logTail reads the logs of a job's pods. Only the goroutine of its request uses it, apart from what readers use.
+// logTail reads the logs of a job's pods. Only the goroutine of the request uses it, except for the fields that readers
+// use.
 type logTail struct {
 	*visit
 	job    *observed.Job
 	filter view.LogFilter
-	// after is how far the viewer already has logs, by keyOf their pods.
+	// after holds the positions up to which the viewer already has logs, by keyOf of their pods.
 	after map[string]podlog.Position
-	// readers hold what is read of each pod that is there, by UID.
+	// readers holds the reader of each existing pod, by UID.
 	readers map[types.UID]*logReader
-	// shown tells whether a replica is shown. Those that are not come when there are too many.
+	// shown holds whether a replica is shown. Replicas above the limit are not.
 	shown map[string]bool
-	// positions are how far logs have been sent.
+	// positions holds the positions up to which logs have been sent, by UID of their pods.
 	positions map[types.UID]podlog.Position
-	// note tells what is not shown.
+	// note describes the replicas that are not shown.
 	note    string
 	running sync.WaitGroup
-	// Readers send to lines. Several that are there at the beginning send to channels of their own until merged is closed.
+	// Readers send to lines. Until merged is closed, readers that exist when the stream begins send to their own
+	// backlog channels if there are several of them.
 	lines  chan logItem
 	merged chan struct{}
 }
 
-// logReader is what is read of a pod.
+// logReader reads the log of a pod.
 type logReader struct {
 	logPod
 	// several is true if the page shows several replicas.
 	several  bool
 	tail     int64
 	position podlog.Position
-	// backlog takes what the log has at the beginning; nil if there is nothing to merge it with.
+	// backlog receives the lines that the log has when the stream begins; nil if there is no other log to merge them
+	// with.
 	backlog chan logItem
-	// ended is closed by end when the container has ended, and done when all of its log has been read.
+	// end closes ended when the container has terminated. done is closed when the log has been read completely.
 	ended, done chan struct{}
 	end         func()
-	// abandon is called when the pod is gone.
+	// abandon is called when the pod no longer exists.
 	abandon func()
 }
 
-// begin starts to read what is there. The lines that several logs have now come in the order of their times.
+// begin starts the readers of the existing pods. It merges the lines that their logs already have by time.
 func (t *logTail) begin(ctx context.Context) {
 	readers := t.look()
 	var backlogs []<-chan logItem
@@ -123,8 +128,8 @@ func (t *logTail) begin(ctx context.Context) {
 	})
 }
 
-// look finds new pods and returns what is to read them. It tells the readers of pods that have ended or are gone, and forgets
-// those that have read everything.
+// look updates the readers from the current pods, and returns readers for new pods, which the caller must start. It
+// signals the readers of pods that have ended or were deleted, and removes readers of deleted pods that have finished.
 func (t *logTail) look() (begun []*logReader) {
 	if now := t.present(); now != nil {
 		t.job = now
@@ -162,7 +167,7 @@ func (t *logTail) look() (begun []*logReader) {
 	return begun
 }
 
-// rank orders pods whose logs the viewer already has before others, and others before those that are not shown.
+// rank sorts pods whose logs the viewer already has or that are shown before all others.
 func (t *logTail) rank(p *logPod) int {
 	if _, known := t.after[keyOf(p.pod.UID)]; known || t.shown[p.replica] {
 		return 0
@@ -170,7 +175,7 @@ func (t *logTail) rank(p *logPod) int {
 	return 1
 }
 
-// shows reports whether a replica is shown. It is decided once, so that the replicas of a page stay the same.
+// shows reports whether a replica is shown. The decision is made once, so that the page keeps its replicas.
 func (t *logTail) shows(replica string) bool {
 	shown, known := t.shown[replica]
 	if !known {
@@ -186,7 +191,7 @@ func (t *logTail) shows(replica string) bool {
 	return shown
 }
 
-// forget ends the readers of pods that are gone, and drops those that are done.
+// forget abandons the readers of deleted pods, and removes those that have finished.
 func (t *logTail) forget(present map[types.UID]bool) {
 	for uid, r := range t.readers {
 		if present[uid] {
@@ -202,7 +207,7 @@ func (t *logTail) forget(present map[types.UID]bool) {
 	}
 }
 
-// present returns the job as it is now; nil if it is gone.
+// present returns the current state of the job; nil if the job was deleted.
 func (t *logTail) present() *observed.Job {
 	j := t.Cache.Job(t.job.Kind, t.job.GetNamespace(), t.job.GetName())
 	if j == nil || j.GetUID() != t.job.GetUID() {
@@ -211,7 +216,7 @@ func (t *logTail) present() *observed.Job {
 	return j
 }
 
-// start reads a log in the background.
+// start starts a reader in the background.
 func (t *logTail) start(ctx context.Context, r *logReader) {
 	ctx, stop := context.WithCancel(ctx)
 	r.abandon = sync.OnceFunc(func() {
@@ -224,7 +229,7 @@ func (t *logTail) start(ctx context.Context, r *logReader) {
 	})
 }
 
-// read reads a log until its end.
+// read reads a log until the container has terminated and everything is read.
 func (t *logTail) read(ctx context.Context, r *logReader) {
 	defer close(r.done)
 	source := r.source(r.several)
@@ -252,7 +257,7 @@ func (t *logTail) read(ctx context.Context, r *logReader) {
 	}}
 	if backlog != nil {
 		over := isClosed(r.ended)
-		err := reader.Once(ctx) // Follow tries again
+		err := reader.Once(ctx) // Follow retries
 		close(backlog)
 		backlog = nil
 		if err == nil && over {
@@ -277,8 +282,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// send sends gathered lines, in the order of their times, until the viewer has gone, or the job has ended and nothing more
-// comes.
+// send sends collected lines in the order of their timestamps until the viewer disconnects, or until the job has
+// finished and all logs are read.
 func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}) {
 	tick := time.NewTicker(gather)
 	defer tick.Stop()
@@ -301,7 +306,7 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 				continue
 			}
 		case <-tick.C:
-			if changed { // the pods of a large job change often
+			if changed { // coalesced, because the pods of a large job change often
 				changed = false
 				for _, r := range t.look() {
 					t.start(ctx, r)
@@ -321,7 +326,8 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 	}
 }
 
-// rest is called while no lines come. It ends the stream if none will, and otherwise keeps it open.
+// rest is called while there are no lines. It ends the stream if there will be no more lines, and otherwise keeps the
+// connection alive.
 func (t *logTail) rest(out *events, quiet *time.Time) (ended bool, err error) {
 	if why, over := t.over(); over && len(t.lines) == 0 {
 		return true, out.send("end", []byte(why))
@@ -333,7 +339,7 @@ func (t *logTail) rest(out *events, quiet *time.Time) (ended bool, err error) {
 	return false, nil
 }
 
-// over reports whether nothing more comes, and why.
+// over reports whether there will be no more lines, and why.
 func (t *logTail) over() (why string, over bool) {
 	for _, r := range t.readers {
 		if !isClosed(r.done) {

@@ -7,31 +7,31 @@ import (
 	"tensorstack.dev/batch/internal/console/page"
 )
 
-// renderings are the newest renderings of pages that look the same to several users, by address and scope. A change that
-// a hundred users see is rendered once.
+// renderings caches the latest rendering of each page by address and scope. Users with the same scope share it, so a
+// change that a hundred users see is rendered once.
 type renderings struct {
 	mu     sync.Mutex
 	newest map[string]*rendering
 }
 
-// rendering is the part of a page that changes.
+// rendering is a rendering of the parts of a page that change.
 type rendering struct {
-	// version is that of the cache before it was rendered, and began is when.
+	// version is the version of the cache, and began the time, at which the rendering started.
 	version uint64
 	began   time.Time
 	once    sync.Once
 
 	sections []page.Section
-	// gone is true if what the page shows is gone, or may no longer be seen.
+	// gone is true if the object of the page was deleted, or the viewer may no longer see it.
 	gone bool
-	// took is how long rendering took.
+	// took is the duration of the rendering.
 	took time.Duration
-	// private is true if the rights of the user changed meanwhile, so that nobody else may get it.
+	// private is true if the user's rights changed during the rendering, so that it must not be shared.
 	private bool
 }
 
-// current returns the rendering for a key if it has the version and is not older than half the interval at which texts
-// change with time alone. Otherwise it returns a new one, and forgets those that nobody uses any more.
+// current returns the cached rendering for a key if it has this version and is not older than half of moveInterval.
+// Otherwise it returns a new, empty rendering and removes expired ones.
 func (r *renderings) current(key string, version uint64, now time.Time) *rendering {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *renderings) current(key string, version uint64, now time.Time) *renderi
 	return made
 }
 
-// rendered returns what a feed shows now.
+// rendered returns the current rendering of a feed's page.
 func (s *visit) rendered(f *feed) *rendering {
 	c := f.shown()
 	if c.scope == nil {

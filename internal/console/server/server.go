@@ -1,6 +1,6 @@
-// Package server serves the console: it turns addresses into pages, streams what changes, and carries out actions, all with
-// the rights of those whom its Admission lets in. What pages show comes from package view, and how from package page.
-// Start reading at New.
+// Package server is the HTTP server of the console: it serves pages, streams changes and performs actions, always with
+// the rights of the caller whom Admission has admitted. Package view computes the contents of pages, and package page
+// renders them. Start reading at New.
 package server
 
 import (
@@ -17,20 +17,22 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
-// Options are what a server needs.
+// Options configure a server.
 type Options struct {
 	Cache *live.Cache
-	// Where names the cluster.
+	// Where is the name of the cluster on pages.
 	Where string
-	// Namespace is that of submitted objects that name none, unless their user chooses one; empty for "default".
+	// Namespace is the namespace of submitted objects without one, unless the user chooses another; empty means
+	// "default".
 	Namespace string
 	// Admission admits requests.
 	Admission Admission
-	// Boards opens TensorBoards at addresses of the user's machine; nil if the console runs elsewhere. Close ends them.
+	// Boards opens TensorBoards at addresses of the user's machine; nil if the console runs on another machine.
+	// Server.Close closes them.
 	Boards *forward.Boards
-	// API serves the archive below /api/v1; nil if there is none. CallerOf tells it who makes a request.
+	// API serves the archive below /api/v1; nil if there is no archive. It gets the caller of a request from CallerOf.
 	API http.Handler
-	// History returns the archive as the caller of a request may read it; nil if there is none.
+	// History returns the archive with the rights of a caller; nil if there is no archive.
 	History func(*Caller) (History, error)
 }
 
@@ -39,9 +41,9 @@ type Server struct {
 	Options
 	pages *page.Renderer
 	feeds feeds
-	// renderings are those that feeds of several users share.
+	// renderings caches renderings that several feeds share.
 	renderings renderings
-	// checker finds the faults of submitted manifests.
+	// checker finds the errors of submitted manifests.
 	checker *submit.Checker
 	mux     *http.ServeMux
 }
@@ -57,7 +59,7 @@ func New(o Options) *Server {
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)
-	s.handle("POST /act/ask", (*visit).askMany) // the addresses of 200 jobs are more than many a proxy takes in one of a page
+	s.handle("POST /act/ask", (*visit).askMany) // POST, because many proxies do not accept a URL with the addresses of 200 jobs
 	s.handle("POST /act", (*visit).actMany)
 	s.handle("GET /queues", (*visit).queues)
 	s.handle("GET /nodes", (*visit).nodes)
@@ -74,7 +76,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// ServeHTTP serves the requests that are admitted.
+// ServeHTTP serves admitted requests.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	headers(w.Header())
 	caller := s.Admission.Admit(w, r)
@@ -84,7 +86,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 }
 
-// headers sets what all answers have in common.
+// headers sets the headers of all responses.
 func headers(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -95,7 +97,7 @@ func headers(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// staticFiles serves the stylesheet and the script, whose addresses change with their contents.
+// staticFiles serves the stylesheet and the script, whose URLs change with their contents.
 func staticFiles() http.Handler {
 	files := http.StripPrefix("/static/", http.FileServerFS(page.Static()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,24 +108,24 @@ func staticFiles() http.Handler {
 	})
 }
 
-// content is what an address shows.
+// content describes the page at an address.
 type content struct {
 	title, nav string
-	// template is the name of the content's template, and topics are those whose changes concern it.
+	// template is the name of the content's template. topics are the topics of changes that affect the content.
 	template string
 	topics   []string
-	// make returns the view model; nil if what it shows is gone.
+	// make returns the view model; nil if its object was deleted or may no longer be seen.
 	make func(now time.Time) any
-	// moves is true if the content changes with time alone.
+	// moves is true if the content depends on the current time.
 	moves func() bool
-	// former returns links to what is left of what the page shows, once that is gone; nil for none.
+	// former returns links to what remains of a deleted object, such as archived records; nil if there are none.
 	former func() []view.Link
-	// scope returns what the viewer may see of what make uses: at one address, viewers with the same scope see the same. nil
-	// if nobody shares the content.
+	// scope returns a key of the viewer's rights to the objects that make reads: viewers of one address with equal keys
+	// see the same content. It is nil if the content is not shared.
 	scope func() string
 }
 
-// gone returns what to show in place of content that is no longer there.
+// gone returns the problem that replaces content that no longer exists.
 func (c *content) gone() page.Problem {
 	p := page.Problem{Title: page.Gone, Text: "What this page showed was deleted, or you may no longer see it."}
 	if c.former != nil {
@@ -133,7 +135,7 @@ func (c *content) gone() page.Problem {
 	return p
 }
 
-// show answers with a page, or with the stream of its changes if the request asks for one.
+// show responds with a page, or with the stream of its changes if the request asks for events.
 func (s *visit) show(w http.ResponseWriter, r *http.Request, c content) {
 	if r.Header.Get("Accept") == "text/event-stream" {
 		s.stream(w, r, c)
@@ -164,7 +166,7 @@ func (s *visit) write(w http.ResponseWriter, r *http.Request, code int, f page.F
 	}
 }
 
-// problem answers with a page that says what is wrong.
+// problem answers with an error page.
 func (s *visit) problem(w http.ResponseWriter, r *http.Request, code int, title, text string) {
 	s.write(w, r, code, page.Frame{Title: title}, "problem", page.Problem{Title: title, Text: text})
 }
@@ -192,10 +194,10 @@ func (s *visit) nodes(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// errNoJob means that an address names no job that there is.
+// errNoJob means that the job in an address does not exist.
 var errNoJob = errors.New("there is no such job, or you may not see it")
 
-// find returns the job that an address names.
+// find returns the job in the path of a request.
 func (s *visit) find(r *http.Request) (*observed.Job, error) {
 	kind := view.KindOf(r.PathValue("kind"))
 	if kind == nil {

@@ -18,10 +18,10 @@ import (
 	"tensorstack.dev/batch/internal/console/view"
 )
 
-// host is the address that the tests' server is printed with.
+// host is the address of the tests' server.
 const host = "127.0.0.1:8080"
 
-// forbidden serves the console to somebody who may not list anything.
+// forbidden returns a server for a user who may not list anything.
 func forbidden(t *testing.T) *Server {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -43,7 +43,7 @@ func forbidden(t *testing.T) *Server {
 	return New(Options{Cache: cache, Admission: &Local{Gate: NewGate("8080", "127.0.0.1")}})
 }
 
-// call sends a request to the console. header are pairs of names and values.
+// call sends a request to the console. header holds pairs of names and values.
 func call(s *Server, method, path string, cookies []*http.Cookie, header ...string) *http.Response {
 	r := httptest.NewRequest(method, path, nil)
 	r.Host = host
@@ -201,7 +201,8 @@ func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
 	}
 }
 
-// TestConsoleHasOneHost: pages of TensorBoards are under the name localhost, so no cookie of the console may be.
+// TestConsoleHasOneHost verifies that the console sets no cookies under the name localhost, under which pages of
+// TensorBoards are served.
 func TestConsoleHasOneHost(t *testing.T) {
 	s := forbidden(t)
 	answer := call(s, http.MethodGet, "/?token="+url.QueryEscape(token(s)), nil, "Host", "localhost:8080")
@@ -254,7 +255,7 @@ func TestCloseEndsStreams(t *testing.T) {
 		t.Fatalf("the stream begins with %q, %v", begin, err)
 	}
 	s.Close()
-	for range 2 { // one that was open, and one that comes too late
+	for range 2 { // one stream that was open, and one that is opened too late
 		if _, err := io.ReadAll(answer.Body); err != nil {
 			t.Errorf("the stream ended with %v", err)
 		}
@@ -262,8 +263,8 @@ func TestCloseEndsStreams(t *testing.T) {
 	}
 }
 
-// TestUsersWhoMaySeeTheSameShareARendering verifies that feeds of one address and scope are rendered once for each
-// version, and that nobody gets what was rendered while the rights of somebody else changed.
+// TestUsersWhoMaySeeTheSameShareARendering verifies that feeds of one address and scope are rendered once per version,
+// and that a rendering during which the rights of its user changed is not shared.
 func TestUsersWhoMaySeeTheSameShareARendering(t *testing.T) {
 	s := forbidden(t)
 	made := 0

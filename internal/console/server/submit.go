@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// submitTime bounds how long the cluster is asked about one manifest.
+	// submitTime is the timeout of all requests to the API server for one manifest.
 	submitTime = 20 * time.Second
-	// appearTime is how long the way to the page of a new job waits for the cache to have the job.
+	// appearTime is how long the redirect to the page of a new job waits until the cache has the job.
 	appearTime = 5 * time.Second
-	// renderedPerRole is the largest number of pods of a role that are rendered, and mostRendered is about the largest size of
-	// everything that is rendered for one manifest.
+	// renderedPerRole is the largest number of pods per role that are rendered. mostRendered is the approximate limit,
+	// in bytes, of all objects rendered for one manifest.
 	renderedPerRole = 4
 	mostRendered    = 1 << 20
 )
 
-// submitForm shows the page that takes manifests.
+// submitForm shows the page for submitting manifests.
 func (s *visit) submitForm(w http.ResponseWriter, r *http.Request) {
 	s.showSubmit(w, r, http.StatusOK, &view.SubmitInput{Namespace: s.submitTo(r.URL.Query().Get("ns"))})
 }
 
-// submitTo returns the namespace for objects that name none.
+// submitTo returns the namespace for objects whose manifests have none.
 func (s *visit) submitTo(chosen string) string {
 	for _, namespace := range []string{strings.TrimSpace(chosen), s.Namespace} {
 		if namespace != "" {
@@ -44,7 +44,7 @@ func (s *visit) submitTo(chosen string) string {
 	return "default"
 }
 
-// submit checks a manifest and, if the form asks for it, creates its objects.
+// submit checks a manifest and, if the form requests it, creates its objects.
 func (s *visit) submit(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 4*submit.MostText)
 	if err := r.ParseForm(); err != nil {
@@ -88,7 +88,7 @@ func (s *visit) submit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// showSubmit answers with the page, or with its sections as JSON if the script asks for them.
+// showSubmit responds with the page, or with its sections as JSON if the script requests them.
 func (s *visit) showSubmit(w http.ResponseWriter, r *http.Request, code int, in *view.SubmitInput) {
 	in.Jobs = s.Cache.Jobs()
 	p := view.Submit(in)
@@ -106,7 +106,7 @@ func (s *visit) showSubmit(w http.ResponseWriter, r *http.Request, code int, in 
 	_, _ = w.Write(encode(sections))
 }
 
-// input returns what the page shows of a draft. problem is why the cluster could not be asked; nil if it was.
+// input returns the view input for a draft. problem is the error of the dry run; nil if the API server answered.
 func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	in := &view.SubmitInput{Text: d.Text, Namespace: d.Namespace, Names: true, Checked: true, Queues: s.Cache.Queues(), Nodes: s.Cache.Nodes(), Faults: faults(d.Faults)}
 	if problem != nil {
@@ -130,12 +130,13 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	return in
 }
 
-// render fills in what the operator would create for a job, as far as the text is no longer than most, and returns its size.
+// render adds the objects that the operator would create for a job until their text exceeds most bytes, and returns the
+// size of their text.
 func render(o *view.Submitted, most int) int {
 	size := 0
 	o.More = o.Job.Replicas()
 	if o.Job.Pause {
-		o.More = 0 // it creates nothing yet
+		o.More = 0 // a paused job creates nothing yet
 	}
 	for object, err := range observed.Rendered(o.Job, time.Now(), renderedPerRole) {
 		if err != nil || size >= most {
@@ -170,7 +171,8 @@ func refs(all []submit.Created) string {
 	return strings.Join(names, ", ")
 }
 
-// pathOf returns the path of the page of the one job that was created, once the cache has it, or of the list of jobs.
+// pathOf returns the path of the job's page if exactly one job was created and the cache has it, and otherwise the path
+// of the list of jobs.
 func (s *visit) pathOf(ctx context.Context, created []submit.Created) string {
 	var jobs []submit.Created
 	for _, c := range created {

@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/console/submit"
 )
 
-// valid is a manifest without faults.
+// valid is a manifest without errors.
 const valid = `apiVersion: batch.tensorstack.dev/v1beta1
 kind: GenericJob
 metadata:
@@ -26,7 +26,7 @@ spec:
 
 func manifestOf(name string) string { return strings.ReplaceAll(valid, "NAME", name) }
 
-// submits posts a form to the page.
+// submits posts a form to the page Submit.
 func submits(s *Server, cookies []*http.Cookie, form url.Values, header ...string) (code int, body string) {
 	r := httptest.NewRequest(http.MethodPost, "/submit", strings.NewReader(form.Encode()))
 	r.Host = host
@@ -43,8 +43,8 @@ func submits(s *Server, cookies []*http.Cookie, form url.Values, header ...strin
 	return w.Code, html.UnescapeString(w.Body.String())
 }
 
-// TestBadManifestsGetTheirFaults: neither a check nor a run of a bad manifest reaches the cluster; the console of this test
-// has no clients.
+// TestBadManifestsGetTheirFaults verifies that neither checking nor running a bad manifest sends a request to the
+// cluster: the console of this test has no clients.
 func TestBadManifestsGetTheirFaults(t *testing.T) {
 	s := forbidden(t)
 	cookies := enter(t, s)
