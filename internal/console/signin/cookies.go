@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Browsers keep cookies of 4,096 bytes, with their names and attributes.
+// Limits of the session cookies. Browsers limit a cookie to 4,096 bytes, including its name and attributes.
 const (
 	partSize  = 3800
 	mostParts = 5
 )
 
-// newBox returns what seals and opens, with a key that is derived from the client's secret.
+// newBox returns the AEAD for seal and open. Its key is derived from the client secret.
 func newBox(secret string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "t9k-console sign-in", 32)
 	if err != nil {
@@ -35,16 +35,16 @@ func newBox(secret string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// seal returns a value as text that only the console can read, and only for the same purpose.
+// seal encrypts a value to text. open decrypts it only with the same purpose.
 func seal(box cipher.AEAD, purpose string, value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // what is sealed are strings and times
+		panic(err) // only strings and times are sealed, and these always marshal
 	}
 	return base64.RawURLEncoding.EncodeToString(box.Seal(nil, nil, data, []byte(purpose)))
 }
 
-// open reads what seal has returned, and reports whether it could.
+// open decrypts the output of seal into value and reports whether it succeeded.
 func open(box cipher.AEAD, purpose, text string, value any) bool {
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -56,15 +56,15 @@ func open(box cipher.AEAD, purpose, text string, value any) bool {
 	return json.Unmarshal(data, value) == nil
 }
 
-// cookie returns a cookie of the sign-in. It is sent when another page, such as one of the provider, leads to the console,
-// and with no other request that another page makes.
+// cookie returns a cookie of the sign-in. Browsers send it on navigations from other sites, such as a redirect from the
+// provider, but not with other cross-site requests (SameSite=Lax).
 func (s Site) cookie(name, value string, age int) *http.Cookie {
 	return &http.Cookie{Name: s.Cookie + name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode}
 }
 
 func partName(i int) string { return "-session-" + strconv.Itoa(i) }
 
-// Token returns the token of the user who is signed in with a browser; empty if nobody is.
+// Token returns the ID token from the session cookies of a request; empty if there is no valid session.
 func (s *SignIn) Token(r *http.Request, site Site) string {
 	var sealed strings.Builder
 	for i := range mostParts {
@@ -81,7 +81,7 @@ func (s *SignIn) Token(r *http.Request, site Site) string {
 	return token
 }
 
-// remember gives a session to a browser, and takes away what is left of the one before.
+// remember sets the session cookies and deletes remaining cookies of an earlier session.
 func remember(w http.ResponseWriter, r *http.Request, site Site, sealed string, until time.Time) error {
 	if len(sealed) > mostParts*partSize {
 		return fmt.Errorf("the token is too large for cookies: it takes %d bytes and not %d at most. Fewer groups in it would help", len(sealed), mostParts*partSize)
@@ -96,7 +96,7 @@ func remember(w http.ResponseWriter, r *http.Request, site Site, sealed string, 
 	return nil
 }
 
-// forget ends the session of a browser.
+// forget deletes the session cookies of a browser.
 func forget(w http.ResponseWriter, r *http.Request, site Site) {
 	for i := range mostParts {
 		if _, err := r.Cookie(site.Cookie + partName(i)); err == nil {
@@ -107,7 +107,8 @@ func forget(w http.ResponseWriter, r *http.Request, site Site) {
 
 const browserCookie = "-browser"
 
-// browserOf returns the secret of a browser that signs in. Several tabs can sign in at once with the same.
+// browserOf returns the secret that binds sign-ins to this browser, and sets it as a cookie. All tabs share the secret,
+// so several tabs can sign in at the same time.
 func browserOf(w http.ResponseWriter, r *http.Request, site Site) string {
 	secret := rand.Text()
 	if c, err := r.Cookie(site.Cookie + browserCookie); err == nil && len(c.Value) == len(secret) {
@@ -117,7 +118,7 @@ func browserOf(w http.ResponseWriter, r *http.Request, site Site) string {
 	return secret
 }
 
-// isBrowser reports whether a request comes from the browser with a secret.
+// isBrowser reports whether a request comes from the browser with the given secret.
 func isBrowser(r *http.Request, site Site, secret string) bool {
 	c, err := r.Cookie(site.Cookie + browserCookie)
 	return err == nil && secret != "" && subtle.ConstantTimeCompare([]byte(c.Value), []byte(secret)) == 1

@@ -1,6 +1,6 @@
-// Package signin signs the users of a console in with a provider of OpenID Connect, by the authorization code flow with
-// PKCE. Browsers keep the ID token, which the API server accepts, in sealed cookies; the console keeps nothing, so that
-// several replicas need to share nothing. Start reading at SignIn.Ask.
+// Package signin signs users in with an OpenID Connect provider, by the authorization code flow with PKCE. The ID
+// token, which the API server accepts, is stored in encrypted cookies. The console stores no sessions, so its replicas
+// share no state. Start reading at SignIn.Ask.
 package signin
 
 import (
@@ -22,27 +22,27 @@ import (
 	"tensorstack.dev/batch/internal/console/view"
 )
 
-// Options say where users sign in.
+// Options configure the sign-in.
 type Options struct {
-	// Issuer is the address of the provider, such as https://login.example.org.
+	// Issuer is the URL of the provider, such as https://login.example.org.
 	Issuer string
-	// ClientID and ClientSecret are those of the console at the provider. The key of the cookies is derived from the secret,
-	// so whoever replaces it signs everybody out.
+	// ClientID and ClientSecret identify the console at the provider. The encryption key of the cookies is derived from
+	// the secret, so replacing the secret signs all users out.
 	ClientID, ClientSecret string
-	// ExtraScopes are asked for in addition to openid, profile and email.
+	// ExtraScopes are requested in addition to openid, profile and email.
 	ExtraScopes []string
-	// Client reaches the provider.
+	// Client is the HTTP client for requests to the provider.
 	Client *http.Client
 	// Accepts returns ErrRefused if the cluster does not accept a token.
 	Accepts func(ctx context.Context, token string) error
-	// Where names the cluster on pages.
+	// Where is the name of the cluster on pages.
 	Where string
 }
 
-// ErrRefused means that the cluster does not accept a token of the provider.
+// ErrRefused means that the cluster does not accept the provider's token.
 var ErrRefused = errors.New("the cluster does not accept the token")
 
-// SignIn signs users in and out. Several goroutines may use it at once.
+// SignIn signs users in and out. It is safe for concurrent use.
 type SignIn struct {
 	Options
 	box   cipher.AEAD
@@ -50,19 +50,19 @@ type SignIn struct {
 
 	mu    sync.Mutex
 	known *provider
-	// failed is why the provider could not be reached, at a time.
+	// failed is the last error of discovery, and failedAt its time.
 	failed   error
 	failedAt time.Time
 }
 
-// provider is what the issuer says of itself.
+// provider is the discovery document of the issuer.
 type provider struct {
 	*oidc.Provider
-	// EndSession is where users sign out of the provider; empty if it does not say.
+	// EndSession is the URL at which users sign out of the provider; empty if the provider has none.
 	EndSession string `json:"end_session_endpoint"`
 }
 
-// Site is the address under which a browser reaches the console, and how the names of its cookies begin there.
+// Site is the URL at which a browser reaches the console, with the prefix of its cookie names.
 type Site struct {
 	URL    *url.URL
 	Cookie string
@@ -74,7 +74,7 @@ func (s Site) address(path string) string {
 	return (&url.URL{Scheme: s.URL.Scheme, Host: s.URL.Host, Path: path}).String()
 }
 
-// These are the paths that SignIn serves.
+// Paths that SignIn serves.
 const (
 	callbackPath  = "/oidc/callback"
 	signOutPath   = "/oidc/logout"
@@ -82,11 +82,12 @@ const (
 )
 
 const (
-	// patience is for how long a user may take to sign in.
+	// patience is how long a user may take to sign in.
 	patience = 10 * time.Minute
-	// discoveryTime is how long the provider may take to answer, and retryAfter how long a failure is kept.
+	// discoveryTime is the timeout of the provider's discovery, and retryAfter is how long a failure is cached.
 	discoveryTime, retryAfter = 10 * time.Second, 3 * time.Second
-	// longestReturn is the length of the longest address to which a sign-in leads back. Providers limit the state.
+	// longestReturn is the largest length of the URL to return to after the sign-in, because providers limit the size
+	// of state.
 	longestReturn = 600
 )
 
@@ -99,7 +100,7 @@ func New(o Options) (*SignIn, error) {
 	return &SignIn{Options: o, box: box, pages: page.New()}, nil
 }
 
-// Serve answers the requests of the sign-in itself, and reports whether this was one.
+// Serve answers requests to the paths of the sign-in, and reports whether the request was one of them.
 func (s *SignIn) Serve(w http.ResponseWriter, r *http.Request, site Site) bool {
 	switch {
 	case r.URL.Path == callbackPath && r.Method == http.MethodGet:
@@ -115,8 +116,8 @@ func (s *SignIn) Serve(w http.ResponseWriter, r *http.Request, site Site) bool {
 	return true
 }
 
-// Ask asks whoever makes a request to sign in. It leads those who open a page to the provider, and refuses what a page or
-// a program requests.
+// Ask answers an unauthenticated request. It redirects page navigations to the provider and refuses requests of scripts
+// and programs.
 func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
 	mode, html := r.Header.Get("Sec-Fetch-Mode"), strings.Contains(r.Header.Get("Accept"), "text/html")
 	opens := mode == "navigate" || mode == "" && html
@@ -131,14 +132,14 @@ func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
 	}
 }
 
-// lead leads a browser to the provider, and back to the page that it asked for.
+// lead redirects a browser to the provider, which redirects it back to the requested page.
 func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
 	p, err := s.provider(r.Context())
 	if err != nil {
 		s.tell(w, http.StatusServiceUnavailable, "You cannot sign in now", "The provider "+s.Issuer+" cannot be reached: "+err.Error())
 		return
 	}
-	// The path cannot begin with two slashes, which would lead to another host.
+	// The path cannot begin with two slashes, because the redirect would then go to another host.
 	back := (&url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, `/\`), RawQuery: r.URL.RawQuery}).String()
 	if len(back) > longestReturn {
 		back = "/"
@@ -147,10 +148,11 @@ func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
 	http.Redirect(w, r, s.client(p, site).AuthCodeURL(seal(s.box, "state", a), oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound)
 }
 
-// attempt is what a sign-in needs when the browser comes back. The provider returns it as the state.
+// attempt is the state of a sign-in that is needed when the browser returns. The provider passes it back as the
+// parameter state.
 type attempt struct {
 	Verifier, Nonce string
-	// Browser is a secret of the browser that began: nobody can make another one end it.
+	// Browser is the secret of the browser that started the sign-in, so that no other browser can complete it.
 	Browser string
 	Back    string
 	Until   time.Time
@@ -162,7 +164,7 @@ func (s *SignIn) client(p *provider, site Site) *oauth2.Config {
 		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, s.ExtraScopes...)}
 }
 
-// provider returns what the issuer says of itself, which is asked for once.
+// provider returns the discovery document of the issuer. It is fetched once.
 func (s *SignIn) provider(ctx context.Context) (*provider, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +189,7 @@ func (s *SignIn) provider(ctx context.Context) (*provider, error) {
 	return p, nil
 }
 
-// callback ends a sign-in.
+// callback completes a sign-in.
 func (s *SignIn) callback(w http.ResponseWriter, r *http.Request, site Site) {
 	again := view.Link{Text: "Sign in again", Href: "/"}
 	q := r.URL.Query()
@@ -222,7 +224,7 @@ func (s *SignIn) callback(w http.ResponseWriter, r *http.Request, site Site) {
 	http.Redirect(w, r, a.Back, http.StatusFound)
 }
 
-// redeem exchanges a code for an ID token, which is valid until a time.
+// redeem exchanges an authorization code for an ID token, and returns the token with its expiry time.
 func (s *SignIn) redeem(ctx context.Context, site Site, a *attempt, code string) (token string, until time.Time, err error) {
 	p, err := s.provider(ctx)
 	if err != nil {
@@ -247,8 +249,8 @@ func (s *SignIn) redeem(ctx context.Context, site Site, a *attempt, code string)
 	return token, id.Expiry, nil
 }
 
-// signedOut tells users that they are signed out, and how to end the session of the provider, which would sign them in
-// again without a question.
+// signedOut shows that the user is signed out, with a link to end the provider's own session, which would otherwise
+// sign the user in again without credentials.
 func (s *SignIn) signedOut(w http.ResponseWriter, r *http.Request, site Site) {
 	links := []view.Link{{Text: "Sign in", Href: "/"}}
 	if p, err := s.provider(r.Context()); err == nil && p.EndSession != "" {
@@ -263,7 +265,7 @@ func (s *SignIn) signedOut(w http.ResponseWriter, r *http.Request, site Site) {
 	s.tell(w, http.StatusOK, "You are signed out", "This browser is no longer signed in to the console.", links...)
 }
 
-// tell answers with a page that says why there is no other.
+// tell answers with an error page.
 func (s *SignIn) tell(w http.ResponseWriter, code int, title, text string, links ...view.Link) {
 	s.show(w, code, &page.Problem{Title: title, Text: text, Links: links})
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// newSignIn returns a SignIn whose provider says what every provider must, and nothing else.
+// newSignIn returns a SignIn with a provider whose discovery document has only the required fields.
 func newSignIn(t *testing.T) (*SignIn, Site) {
 	t.Helper()
 	var issuer *httptest.Server
@@ -30,7 +30,7 @@ func newSignIn(t *testing.T) (*SignIn, Site) {
 	return s, Site{URL: &url.URL{Scheme: "https", Host: "console.example.org"}, Cookie: "__Host-t9k"}
 }
 
-// asked sends a request to Ask. headers are pairs of names and values.
+// asked sends a request to Ask. headers holds pairs of names and values.
 func asked(s *SignIn, site Site, method, target string, headers ...string) *http.Response {
 	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -90,7 +90,8 @@ func TestWhoOpensAPageIsLedToTheProvider(t *testing.T) {
 	}
 }
 
-// TestOnlyTheBrowserThatBeganEndsASignIn is the table of callbacks that sign nobody in.
+// TestOnlyTheBrowserThatBeganEndsASignIn verifies that invalid callbacks, such as callbacks of another browser, sign no
+// user in.
 func TestOnlyTheBrowserThatBeganEndsASignIn(t *testing.T) {
 	s, site := newSignIn(t)
 	begun := asked(s, site, http.MethodGet, "/", "Accept", "text/html")
@@ -210,7 +211,7 @@ func TestAProviderThatIsAwayIsAskedAgain(t *testing.T) {
 	}
 }
 
-// away reaches nobody.
+// away is an http.RoundTripper that always fails.
 type away struct{}
 
 func (away) RoundTrip(*http.Request) (*http.Response, error) {
