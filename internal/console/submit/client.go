@@ -23,9 +23,9 @@ import (
 // Client creates objects with the rights of a user.
 type Client struct {
 	Objects dynamic.Interface
-	// REST asks the API server which kinds it serves.
+	// REST is the client for discovering which kinds the API server serves.
 	REST rest.Interface
-	// Manager is the field manager of what it creates.
+	// Manager is the field manager of created objects.
 	Manager string
 }
 
@@ -44,9 +44,8 @@ type target struct {
 	client dynamic.ResourceInterface
 }
 
-// Try has the API server try to create all objects of a draft without faults: admission, quotas and the user's rights
-// speak as they would in earnest, and nothing is created. What they say becomes faults of the draft. The error is none of
-// the manifest.
+// Try sends all objects of a draft without errors to the API server as a server-side dry run, so that admission, quotas
+// and the user's rights apply. Refusals become faults of the draft. The returned error is not caused by the manifest.
 func (c Client) Try(ctx context.Context, d *Draft) error {
 	_, err := c.try(ctx, d)
 	return err
@@ -72,8 +71,9 @@ func (c Client) try(ctx context.Context, d *Draft) ([]target, error) {
 	return targets, nil
 }
 
-// Create creates the objects of a draft, jobs last, because they may need the others. If the API server would refuse one
-// of them, the draft gets faults and nothing is created. After an error, some objects may have been created.
+// Create creates the objects of a draft. It creates jobs last, because they may need the other objects. If the API
+// server would refuse an object, the draft gets faults and no object is created. After an error, some objects may have
+// been created.
 func (c Client) Create(ctx context.Context, d *Draft) ([]Created, error) {
 	targets, err := c.try(ctx, d)
 	if err != nil || len(d.Faults) > 0 {
@@ -91,7 +91,7 @@ func (c Client) Create(ctx context.Context, d *Draft) ([]Created, error) {
 	return all, nil
 }
 
-// rank is the place of an object in the order of creation: namespaces, other objects, jobs.
+// rank is the position of an object in the order of creation: namespaces, other objects, jobs.
 func rank(t target) int {
 	switch {
 	case t.Kind != nil:
@@ -110,7 +110,7 @@ func (c Client) options(dryRun ...string) metav1.CreateOptions {
 	return metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun}
 }
 
-// locate finds the client of each object. An object whose kind the cluster does not serve is a fault.
+// locate finds the client of each object. If the cluster does not serve the kind of an object, the draft gets a fault.
 func (c Client) locate(ctx context.Context, d *Draft) ([]target, error) {
 	var all []target
 	served := map[schema.GroupVersion][]metav1.APIResource{}
@@ -145,7 +145,7 @@ func (c Client) locate(ctx context.Context, d *Draft) ([]target, error) {
 	return all, nil
 }
 
-// served returns the resource of a kind; nil if the cluster serves none. known holds what was asked before.
+// served returns the resource of a kind; nil if the cluster does not serve it. known caches earlier answers.
 func (c Client) served(ctx context.Context, known map[schema.GroupVersion][]metav1.APIResource, gvk schema.GroupVersionKind) (*metav1.APIResource, error) {
 	gv := gvk.GroupVersion()
 	if _, asked := known[gv]; !asked {
@@ -168,7 +168,8 @@ func (c Client) served(ctx context.Context, known map[schema.GroupVersion][]meta
 	return nil, nil
 }
 
-// createsNamespaceOf reports whether an object is only refused because the manifest itself creates its namespace.
+// createsNamespaceOf reports whether an object is refused only because its namespace does not exist yet, and the
+// manifest creates this namespace.
 func (d *Draft) createsNamespaceOf(t *target, err error) bool {
 	return missing(err) && slices.ContainsFunc(d.Objects, func(r manifest.Result) bool {
 		return isNamespace(r.Object) && r.Object.GetName() == t.object.GetNamespace()
@@ -181,7 +182,7 @@ func missing(err error) bool {
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// faults converts the refusal of an object to faults at its lines. An error that is no refusal is returned.
+// faults converts the refusal of an object to faults with line numbers. It returns any other error unchanged.
 func (t *target) faults(err error) ([]manifest.Fault, error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -1,5 +1,5 @@
-// Package submit takes manifests: it finds their faults, has the API server try them, and creates their objects, with the
-// rights of a user. Nothing of a manifest is kept or logged. Start reading at Checker and Client.
+// Package submit checks manifests, dry-runs them on the API server and creates their objects, with the rights of a
+// user. It neither stores nor logs manifests. Start reading at Checker and Client.
 package submit
 
 import (
@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/manifest"
 )
 
-// These bound what one page takes.
+// Limits of one submission.
 const (
 	// MostText is the largest size of a manifest in bytes.
 	MostText = 128 << 10
@@ -24,18 +24,18 @@ const (
 	mostFaults = 100
 )
 
-// Draft is a manifest that somebody may submit, with its faults in the order of their lines.
+// Draft is a manifest that a user may submit, with its faults sorted by line.
 type Draft struct {
 	Text string
-	// Namespace is the namespace of objects that name none.
+	// Namespace is the namespace of objects whose manifests have none.
 	Namespace string
 	// Objects are in the order of the text.
 	Objects []manifest.Result
 	Faults  []manifest.Fault
 }
 
-// Checker finds the faults of manifests. Several goroutines may use it: it checks one manifest at a time, so that checks
-// take no more than one processor.
+// Checker finds the faults of manifests. It is safe for concurrent use. It checks one manifest at a time, so that
+// checks use at most one CPU.
 type Checker struct {
 	turn    chan struct{}
 	checker manifest.Checker
@@ -46,8 +46,8 @@ func NewChecker() *Checker {
 	return &Checker{turn: make(chan struct{}, 1), checker: manifest.Checker{MostFaults: mostFaults}}
 }
 
-// Check returns a manifest with the faults that "t9k validate" reports, and those that only a page has. The error is none
-// of the manifest.
+// Check returns a manifest with the faults that "t9k validate" reports, and faults that apply only to the page. The
+// returned error is not caused by the manifest.
 func (c *Checker) Check(ctx context.Context, text, namespace string) (*Draft, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -87,7 +87,8 @@ func (d *Draft) fault(line int, message string) {
 	d.Faults = append(d.Faults, manifest.Fault{Line: line, Message: message})
 }
 
-// invisible reports characters that a page can only show escaped: the text that it sends back would be another one.
+// invisible reports characters that a page can only show escaped, because the text field would then send back a
+// different text.
 func (d *Draft) invisible() {
 	n := 0
 	for line := range strings.Lines(d.Text) {
@@ -106,7 +107,7 @@ func (d *Draft) invisible() {
 	}
 }
 
-// names reports objects that the manifest has twice, and a namespace that cannot be one.
+// names reports duplicate objects and invalid namespace names.
 func (d *Draft) names() {
 	first := map[string]int{}
 	for i := range d.Objects {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestManifestsThatAreAllFaults: a manifest that consists of faults gets a bounded number of them for each object.
+// TestManifestsThatAreAllFaults verifies that the number of faults per object is limited for manifests that consist of
+// faults.
 func TestManifestsThatAreAllFaults(t *testing.T) {
 	const head = "apiVersion: batch.tensorstack.dev/v1beta1\nkind: GenericJob\n"
 	fill := func(begin, format string) string {
