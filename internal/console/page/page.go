@@ -1,6 +1,6 @@
-// Package page renders the console's view models as HTML: whole pages, and the sections that are pushed to open ones. The
-// stylesheet and the script are files of their own, so that the Content-Security-Policy allows nothing inline. Start
-// reading at Renderer.
+// Package page renders the console's view models as HTML: whole pages, and the sections that are pushed to open pages.
+// The stylesheet and the script are separate files, so that the Content-Security-Policy can forbid inline styles and
+// scripts. Start reading at Renderer.
 package page
 
 import (
@@ -26,7 +26,7 @@ var templates embed.FS
 //go:embed static
 var static embed.FS
 
-// Static returns the files of /static/.
+// Static returns the files under /static/.
 func Static() fs.FS {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
@@ -35,25 +35,26 @@ func Static() fs.FS {
 	return files
 }
 
-// Frame is what surrounds the content of a page.
+// Frame is the part of a page that surrounds its content.
 type Frame struct {
 	Title string
 	// Page is the name of the page in the navigation.
 	Page string
-	// Where names the cluster, and User who looks at the page; empty if there is one user.
+	// Where is the name of the cluster. User is the name of the viewer; empty if the console has only one user.
 	Where, User string
-	// Notice is a message about what has just been done; empty for none.
+	// Notice is a message about the last action of the user; empty if there is none.
 	Notice string
 	// Live is true if the page's address also has a stream of changes.
 	Live bool
-	// SignOut is true if the user can sign out. A page that is Bare is for somebody who is not signed in.
+	// SignOut is true if the user can sign out. Bare is true for a page that is shown to users who are not signed in.
 	SignOut, Bare bool
 }
 
-// Problem is the model of the template of the same name: a page that says why there is no other.
+// Problem is the model of the template of the same name, an error page.
 type Problem struct {
 	Title, Text string
-	// Links lead on, Apart in tabs of their own; none stands for one to all jobs.
+	// Links are shown below the text; without any, the page links to the list of jobs. Apart makes the links open in
+	// new tabs.
 	Links []view.Link
 	Apart bool
 }
@@ -62,18 +63,18 @@ type Problem struct {
 type Section struct {
 	ID   string
 	HTML string
-	// Rows are parts of the section that can be replaced one by one as long as they are the same in the same order.
+	// Rows are parts of the section that can be replaced individually while they are the same rows in the same order.
 	Rows []Section
 }
 
-// Renderer renders pages. Several goroutines may use it at once.
+// Renderer renders pages. It is safe for concurrent use.
 type Renderer struct {
 	sets sync.Pool
 	// version is a hash of the static files.
 	version string
 }
 
-// set is a set of templates with the clock that they show ages by.
+// set is a set of templates with the current time for ages.
 type set struct {
 	*template.Template
 	now time.Time
@@ -100,7 +101,7 @@ func version() string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// pair is two values for a template that takes one.
+// pair holds two values for a template that takes one argument.
 type pair struct{ A, B any }
 
 func (r *Renderer) parse() *set {
@@ -140,7 +141,7 @@ func (r *Renderer) parse() *set {
 	return s
 }
 
-// waited returns for how long a job that runs or has ended waited, which no longer changes.
+// waited returns how long a running or finished job waited, which no longer changes.
 func waited(row *view.JobRow) time.Duration {
 	if row.Ended.IsZero() {
 		return row.Waited(row.Ran.Since)
@@ -148,8 +149,8 @@ func waited(row *view.JobRow) time.Duration {
 	return row.Waited(row.Ended)
 }
 
-// since returns how long ago a time is, in an element whose text the script keeps up to date. Without a clock the text is
-// empty, so that what is pushed changes only if the time does.
+// since returns an element with the age of a time, which the script keeps up to date. Without a clock, the text is
+// empty, so that a pushed section changes only if the time itself changes.
 func (s *set) since(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -162,7 +163,7 @@ func (s *set) since(t time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, at, at, text)) //nolint:gosec // of times alone
 }
 
-// stamp returns a time of the past, of which the day matters; empty if it is not known.
+// stamp returns a past time with its date; empty if the time is not known.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -177,7 +178,7 @@ func settled(d time.Duration) template.HTML {
 	return template.HTML(template.HTMLEscapeString(view.Age(d))) //nolint:gosec // escaped
 }
 
-// colour returns the class of the colour of an owner.
+// colour returns the CSS class of the colour of an owner.
 func colour(n int) string {
 	if n < 0 {
 		return "kx"
@@ -185,7 +186,7 @@ func colour(n int) string {
 	return fmt.Sprintf("k%d", n)
 }
 
-// cells returns the places of the lines between n units, in percent.
+// cells returns the positions of the lines between n units in percent.
 func cells(n int) []float64 {
 	var all []float64
 	for i := 1; i < n; i++ {
@@ -194,7 +195,7 @@ func cells(n int) []float64 {
 	return all
 }
 
-// execute renders a template at a time; zero leaves ages to the script.
+// execute renders a template at a time. With a zero time, the script fills in the ages.
 func (r *Renderer) execute(name string, data any, now time.Time) (string, error) {
 	s, _ := r.sets.Get().(*set)
 	defer r.sets.Put(s)
@@ -203,7 +204,8 @@ func (r *Renderer) execute(name string, data any, now time.Time) (string, error)
 	if err := s.ExecuteTemplate(&b, name, data); err != nil {
 		return "", fmt.Errorf("rendering %s: %w", name, err)
 	}
-	// Names, messages and logs can hold any character. Nothing of a page's own needs the characters that are escaped.
+	// Names, messages and logs can contain any character. The page's own markup contains none of the characters that
+	// this escapes.
 	return escape.Directed(b.String()), nil
 }
 
@@ -225,7 +227,7 @@ func (r *Renderer) Page(f Frame, name string, data any, now time.Time) (string, 
 	return r.execute("layout", layout, now)
 }
 
-// Gone is the title of what replaces a page whose content is no longer there.
+// Gone is the title of the problem that replaces a page whose object no longer exists.
 const Gone = "It is gone"
 
 // Instead renders the section that replaces the whole content of a page with a problem.

@@ -18,7 +18,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// hostile are texts that must not have any effect.
+// hostile holds texts that must not have any effect on a page.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `javascript:alert(1)`, `{{.}}`, `</title></textarea></style>`, `<!--`, `&lt;b&gt;`,
 	"\x1b[31mred\x1b[0m", "\x1b]0;title\a", "a\rb", "nul\x00", "\u009b31m", "\u202egpj.exe", "\u2066a\u2069", "\u200f\u061c", "\xff\xfe", "]]>",
@@ -41,7 +41,7 @@ type historyJobPage struct {
 	Forms    []view.Link
 }
 
-// past returns models of the pages of the archive.
+// past returns models of the archive's pages.
 func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 	r.Path = "/history/uid"
 	list := &view.HistoryPage{Tabs: []view.Link{{Text: "Jobs", Href: "/history", Current: true}}, About: text, Filter: view.HistoryFilter{Text: text, Namespace: text, Queue: text, User: text, Outcome: text, From: text, To: text, Gone: true},
@@ -68,11 +68,11 @@ func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 	}
 }
 
-// models returns a model for each page, in which every text is the same.
+// models returns a model for each page. All texts in the models are equal to text.
 func models(text string) map[string]any {
 	r := row(text)
 	jobs := view.Jobs([]view.JobRow{r}, view.JobFilter{Text: "", Page: 1}, []view.Hidden{{What: text}}, noon)
-	jobs.Kinds = []string{"GenericJob"} // a further kind changes no page
+	jobs.Kinds = []string{"GenericJob"} // the pages do not depend on the number of kinds
 	none := map[string]view.JobsPage{
 		"jobs none": view.Jobs(nil, view.JobFilter{Page: 1}, nil, noon), "jobs hidden": view.Jobs(nil, view.JobFilter{Page: 1}, []view.Hidden{{What: text}}, noon),
 		"jobs unmatched": view.Jobs([]view.JobRow{r}, view.JobFilter{Queue: "another", Page: 1}, []view.Hidden{{What: text}}, noon),
@@ -148,7 +148,8 @@ var (
 	inline = regexp.MustCompile(`(?i)\s(on[a-z]+|style)\s*=|<style|<script(?: [^>]*)?>[^<]|javascript:|<!--`)
 )
 
-// TestHostileTextsAreShownAsText compares the tags of pages with those of harmless texts: no text adds or changes one.
+// TestHostileTextsAreShownAsText verifies that no text adds or changes a tag: it compares the tags of pages with the
+// tags of pages with harmless texts.
 func TestHostileTextsAreShownAsText(t *testing.T) {
 	harmless := models("mnist")
 	for _, text := range hostile {
@@ -158,7 +159,7 @@ func TestHostileTextsAreShownAsText(t *testing.T) {
 				t.Errorf("%s with %q has %d tags, and %d with a harmless text", name, text, a, b)
 			}
 			for _, element := range tag.FindAllString(got, -1) {
-				// The texts of attributes are quoted; what is left is markup.
+				// Attribute values are quoted, so the rest is markup.
 				if m := inline.FindString(quoted.ReplaceAllString(element, `""`)); m != "" {
 					t.Errorf("%s with %q has %q", name, text, element)
 				}
@@ -177,7 +178,7 @@ func TestHostileTextsAreShownAsText(t *testing.T) {
 
 var quoted = regexp.MustCompile(`"[^"]*"`)
 
-// TestNothingIsInline verifies that pages need nothing that the Content-Security-Policy forbids.
+// TestNothingIsInline verifies that pages contain nothing that the Content-Security-Policy forbids.
 func TestNothingIsInline(t *testing.T) {
 	for name, model := range models("mnist") {
 		if m := inline.FindString(render(t, name, model)); m != "" {
@@ -199,8 +200,8 @@ func TestNothingIsInline(t *testing.T) {
 	}
 }
 
-// TestSectionsReplaceElementsOfThePage verifies that each pushed section has one element with its identifier, and that the
-// page has that element.
+// TestSectionsReplaceElementsOfThePage verifies that each pushed section has one element with its ID, and that the page
+// has that element.
 func TestSectionsReplaceElementsOfThePage(t *testing.T) {
 	for name, model := range models("mnist") {
 		content, _, _ := strings.Cut(name, " ")
