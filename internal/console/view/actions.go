@@ -7,23 +7,24 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Action is something that a user can do with a job.
+// Action is an action of a user on a job.
 type Action struct {
 	// Verb is the last part of the path to which the action is posted.
 	Verb, Title string
-	// Effect says what happens.
+	// Effect describes what the action does.
 	Effect string
-	// Command is the t9k command that does the same.
+	// Command is the equivalent t9k command.
 	Command string
-	// Dangerous is true if the action cannot be taken back.
+	// Dangerous is true if the action cannot be undone.
 	Dangerous bool
-	// Least and Most bound the number that the action asks for, and Now is the present one; all zero if it asks for none.
+	// Least and Most are the bounds of the number that the action asks for, and Now is its current value; all are zero
+	// if the action asks for no number.
 	Least, Most, Now int
-	// Name is the name that the action proposes for what it creates; empty if it creates nothing.
+	// Name is the proposed name of the object that the action creates; empty if it creates none.
 	Name string
 }
 
-// Actions returns what can be done with a job in its present state.
+// Actions returns the actions that are possible in the job's current state.
 func Actions(j *observed.Job) []Action {
 	command := func(words string) string {
 		return fmt.Sprintf("t9k %s -n %s %s", words, j.GetNamespace(), j.Ref())
@@ -52,7 +53,7 @@ func Actions(j *observed.Job) []Action {
 		Action{Verb: "delete", Title: "Delete", Effect: "Deletes the job with its pods and their logs. This cannot be undone.", Command: command("delete"), Dangerous: true})
 }
 
-// ActionOf returns the action with a verb; nil if the job has no such action now.
+// ActionOf returns the action with a verb; nil if the action is not possible now.
 func ActionOf(j *observed.Job, verb string) *Action {
 	for _, a := range Actions(j) {
 		if a.Verb == verb {

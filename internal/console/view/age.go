@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// units are the units of durations, the largest one first. A year has 365 days.
+// units are the units of durations, largest first. A year has 365 days.
 var units = []struct {
 	of   time.Duration
 	name string
 }{{365 * day, "y"}, {day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
 
-// Age returns a duration in its two largest units, the second one only if it is not zero: 45s, 1m30s, 2h, 8h50m, 3d4h.
-// The script writes ages in the same way.
+// Age returns a duration in its two largest units, without the second unit if it is zero: 45s, 1m30s, 2h, 8h50m, 3d4h.
+// The script formats ages in the same way.
 func Age(d time.Duration) string {
 	d = max(0, d)
 	for i, u := range units[:len(units)-1] {

@@ -14,35 +14,35 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// attempt is the life of one pod of a replica. Times that are not known are zero.
+// attempt is the lifetime of one pod of a replica. Unknown times are zero.
 type attempt struct {
 	number                            int
 	created, scheduled, started, over time.Time
 	node                              string
-	// end is how the attempt ended: stateSucceeded, stateFailed, stateEvicted or stateStopped; empty while it lasts.
+	// end is how the attempt ended: stateSucceeded, stateFailed, stateEvicted or stateStopped; empty until it ends.
 	end state
 	// detail describes the end, for example "exit code 1".
 	detail string
-	// guessed is true if the pod was never seen, so that its beginning is not known.
+	// guessed is true if the console never saw the pod, so that the start of the attempt is an estimate.
 	guessed bool
 }
 
-// lane is one replica with its attempts, the oldest first.
+// lane is one replica with its attempts, oldest first.
 type lane struct {
 	role     string
 	rank     int
 	attempts []attempt
-	// restarts is true if the replica will have another attempt, and paused if it will have one once the job is
+	// restarts is true if the replica will get another attempt. paused is true if it will get one when the job is
 	// resumed.
 	restarts, paused bool
-	// pauses are those of the job.
+	// pauses are the pauses of the job.
 	pauses []interval
 }
 
 func (l *lane) name() string { return l.role + "-" + strconv.Itoa(l.rank) }
 
-// lanesOf returns the attempts of every replica, by role and rank, from pods, events and the status, and the pauses of
-// the job.
+// lanesOf returns the attempts of every replica, sorted by role and rank, and the pauses of the job. It uses pods,
+// events and the job's status.
 func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	lanes := map[string]*lane{}
 	var order []string
@@ -102,8 +102,8 @@ func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	return all, pauses
 }
 
-// complete puts the attempts of a lane in their order, with those that were not seen, and says which of them a pause
-// has ended.
+// complete sorts the attempts of a lane, adds attempts whose pods the console did not see, and marks attempts that a
+// pause ended.
 func (in *JobInput) complete(l *lane, first int, ends []replaced) {
 	slices.SortFunc(l.attempts, func(a, b attempt) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.number, b.number))
@@ -116,7 +116,7 @@ func (in *JobInput) complete(l *lane, first int, ends []replaced) {
 	}
 }
 
-// maxLanes bounds the number of replicas that are looked at.
+// maxLanes is the largest number of replicas that a timeline considers.
 const maxLanes = 20_000
 
 // attemptOf returns the attempt of a pod.
@@ -157,7 +157,7 @@ func (a *attempt) finish(p *corev1.Pod, code *int32) {
 	taken := !over || observed.Stopped(p)
 	switch {
 	case !over && p.DeletionTimestamp == nil:
-		a.over = time.Time{} // other containers still run
+		a.over = time.Time{} // other containers are still running
 		return
 	case disrupted && (taken || p.Status.Phase == corev1.PodFailed):
 		a.end, a.detail = stateEvicted, "evicted"
@@ -175,7 +175,7 @@ func (a *attempt) finish(p *corev1.Pod, code *int32) {
 	}
 }
 
-// deletedAt returns when somebody asked to delete a pod; if nobody did, when it was created.
+// deletedAt returns when the deletion of a pod was requested; its creation time if it was not.
 func deletedAt(p *corev1.Pod) time.Time {
 	switch {
 	case p.DeletionTimestamp == nil:
@@ -193,13 +193,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// replaced is an event about the end of a replica.
+// replaced is the end of a replica as an event reports it.
 type replaced struct {
 	at  time.Time
 	end engine.ReplicaEnd
 }
 
-// ends returns the ends of each replica that the events tell of, by its name, the oldest first.
+// ends returns the ends of replicas that the events report, by replica name, oldest first.
 func (in *JobInput) ends() map[string][]replaced {
 	all := map[string][]replaced{}
 	for _, event := range in.Events {
@@ -211,8 +211,8 @@ func (in *JobInput) ends() map[string][]replaced {
 	return all
 }
 
-// addEarlier adds attempts whose pods were not seen, from the events about their ends and from pauses, which end what
-// runs. first is the number of pods that the replica had before its present one.
+// addEarlier adds attempts whose pods the console did not see, from the events about their ends and from pauses, which
+// end running attempts. first is the number of pods that the replica had before its current pod.
 func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	for _, a := range l.attempts {
 		first = min(first, a.number)
@@ -238,10 +238,10 @@ func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	l.attempts = append(past, l.attempts...)
 }
 
-// byPause describes the end of an attempt that a pause has ended.
+// byPause describes the end of an attempt that was stopped by a pause.
 const byPause = "stopped by a pause"
 
-// attempt returns the attempt that an event tells the end of.
+// attempt returns the attempt whose end an event reports.
 func (r *replaced) attempt() attempt {
 	e := &r.end
 	a := attempt{over: r.at, end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
@@ -257,13 +257,14 @@ func (r *replaced) attempt() attempt {
 	return a
 }
 
-// knows reports whether the first attempt that was seen had begun by a time, so that it tells what was then.
+// knows reports whether the first attempt of the lane had been created by a time, so that the lane shows the replica's
+// state at that time.
 func (l *lane) knows(at time.Time) bool {
 	return len(l.attempts) > 0 && !l.attempts[0].created.After(at)
 }
 
-// resumed returns the end of the last pause within a time in which a replica has run; without a pause, the time's
-// beginning.
+// resumed returns the end of the last pause between two times; without such a pause, it returns from. The replica
+// cannot have run before then.
 func (l *lane) resumed(from, to time.Time) time.Time {
 	for _, p := range l.pauses {
 		if p.to.After(from) && p.to.Before(to) {
@@ -273,7 +274,7 @@ func (l *lane) resumed(from, to time.Time) time.Time {
 	return from
 }
 
-// covered reports whether an event tells of the end of a pod that was seen.
+// covered reports whether an event describes the end of an attempt that the lane already has.
 func covered(l *lane, at time.Time) bool {
 	for i := range l.attempts {
 		a := &l.attempts[i]
@@ -284,10 +285,10 @@ func covered(l *lane, at time.Time) bool {
 	return false
 }
 
-// coverTime is the longest time from the end of a pod to the event about it.
+// coverTime is the longest time from the end of a pod to the event that reports it.
 const coverTime = 30 * time.Second
 
-// attemptsOf returns how many pods each replica had before its present one, as the status says, by its name.
+// attemptsOf returns the number of earlier pods of each replica from the status, by replica name.
 func (in *JobInput) attemptsOf() map[string]int {
 	all := map[string]int{}
 	s := in.Job.Status()
@@ -300,7 +301,8 @@ func (in *JobInput) attemptsOf() map[string]int {
 	return all
 }
 
-// addUnseen adds an attempt to each replica that has ended and whose pod is gone, so that its lane is not empty.
+// addUnseen adds an attempt to each replica that has ended and whose pod the console did not see, so that its lane is
+// not empty.
 func (in *JobInput) addUnseen(lanes map[string]*lane) {
 	s := in.Job.Status()
 	for i := range s.Tasks {
@@ -308,7 +310,7 @@ func (in *JobInput) addUnseen(lanes map[string]*lane) {
 			r := &s.Tasks[i].Replicas[k]
 			l, end := lanes[r.Name], endOf[r.Phase]
 			last := int(r.Attempt)
-			if r.Phase == batch.ReplicaDeleted && r.UID == "" { // the number is that of the next pod
+			if r.Phase == batch.ReplicaDeleted && r.UID == "" { // the number belongs to the next pod
 				last = max(0, last-1)
 			}
 			n := len(l.attempts)
@@ -332,5 +334,5 @@ func (in *JobInput) addUnseen(lanes map[string]*lane) {
 	}
 }
 
-// endOf is how a replica's attempt has ended, by the replica's phase.
+// endOf maps the phase of a replica to the end of its attempt.
 var endOf = map[batch.ReplicaPhase]state{batch.ReplicaSucceeded: stateSucceeded, batch.ReplicaFailed: stateFailed, batch.ReplicaDeleted: stateStopped}

@@ -10,10 +10,10 @@ import (
 // boardFact is the name of the fact about the TensorBoard.
 const boardFact = "TensorBoard"
 
-// BoardAction opens the TensorBoard of a job in a tab of its own.
+// BoardAction opens the TensorBoard of a job in a new tab.
 type BoardAction struct {
 	Action
-	// Asks is true if the TensorBoard is suspended, so that the action changes it and asks for a confirmation.
+	// Asks is true if the TensorBoard is suspended, because the action then resumes it and asks for confirmation.
 	Asks bool
 }
 
@@ -31,8 +31,8 @@ func BoardOf(j *observed.Job) *BoardAction {
 	return a
 }
 
-// boardText returns the state of the TensorBoard of the job as text; empty if it has none. Where the page opens it, the
-// text does not say how.
+// boardText returns the state of the job's TensorBoard as text; empty if the job has none. If the page can open the
+// TensorBoard, the text does not explain how to open it.
 func (in *JobInput) boardText() string {
 	b := observed.Board(in.Job)
 	switch {

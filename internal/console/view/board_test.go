@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// withBoard returns a job whose TensorBoard is in some state.
+// withBoard returns a job whose TensorBoard has a given state.
 func withBoard(t *testing.T, state batch.DependentStatus) *JobInput {
 	t.Helper()
 	kind, err := kinds.ByName("PyTorchTrainingJob")
@@ -31,7 +31,8 @@ func boardFactOf(p JobPage) string {
 	return ""
 }
 
-// TestInstallationsShowTheCommandOfTensorBoards: pages that others control must not be under the address of the console.
+// TestInstallationsShowTheCommandOfTensorBoards verifies that an installed console shows a command instead of opening
+// TensorBoards: pages that other users control must not be served under the console's address.
 func TestInstallationsShowTheCommandOfTensorBoards(t *testing.T) {
 	p := JobOf(withBoard(t, batch.DependentStatus{Ready: true, Reason: tensorboard.ReasonRunning}), "")
 	if p.Board != nil || boardFactOf(p) != `ready: "t9k tensorboard mnist" shows it` {

@@ -8,8 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// CopyName returns the name that a copy of a job gets if nobody chooses another: the first of NAME-2, NAME-3 and so on
-// that is not taken, as t9k rerun does. The names of its pods have the length that they may have: a longer NAME is cut.
+// CopyName returns the default name of a copy of a job, like t9k rerun: the first of NAME-2, NAME-3 and so on that is
+// not taken. If the names of the copy's pods would be too long, NAME is truncated.
 func CopyName(j *observed.Job, taken func(name string) bool) string {
 	job, room := j.Kind.Convert(j.Object), engine.MaxNameLength
 	for i := range job.Roles {

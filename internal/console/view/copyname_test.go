@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// TestCopyName verifies that the name of a copy is free, and that a job with it is valid if the original is.
+// TestCopyName verifies that the name of a copy is not taken, and that the copy is valid if the original is.
 func TestCopyName(t *testing.T) {
 	long := strings.Repeat("a", 54) // with -worker-9 it has 63 characters
 	cut := strings.Repeat("a", 52)

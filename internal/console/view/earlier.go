@@ -14,8 +14,7 @@ const shownEarlier = 100
 
 var toneOfState = map[state]Tone{stateSucceeded: Good, stateFailed: Bad, stateEvicted: Wait, stateStopped: Quiet}
 
-// fillEarlier lists how the attempts ended that the rows of replicas do not show: all but the present one of each
-// replica.
+// fillEarlier lists how earlier attempts ended. The rows of replicas show only the current attempt of each replica.
 func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 	present := map[string]bool{}
 	s := in.Job.Status()
@@ -39,7 +38,7 @@ func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 	p.Earlier = p.Earlier[:len(p.Earlier)-p.MoreEarlier]
 }
 
-// row returns an attempt that has ended as a row of a table.
+// row returns an ended attempt as a row of a table.
 func (l *lane) row(a *attempt) AttemptRow {
 	r := AttemptRow{Replica: l.role + "-" + strconv.Itoa(l.rank), Number: archive.Ordinal(a.number), Node: a.node, End: a.detail, Tone: toneOfState[a.end], Created: a.created, Scheduled: a.scheduled, Ended: a.over}
 	if !a.guessed && !a.started.IsZero() {
@@ -48,8 +47,8 @@ func (l *lane) row(a *attempt) AttemptRow {
 	return r
 }
 
-// LinkArchive links the page to the job's record in the archive, whose page has the path, and earlier attempts to their
-// logs there.
+// LinkArchive links the page to the job's record in the archive, and earlier attempts to their archived logs. path is
+// the path of the record's page.
 func (p *JobPage) LinkArchive(path string) {
 	p.Facts = append(p.Facts, Fact{Name: "History", Text: "the archive's record of it", Href: path})
 	for i := range p.Earlier {
@@ -57,7 +56,7 @@ func (p *JobPage) LinkArchive(path string) {
 	}
 }
 
-// logsOfAttempt returns the address of an archived log. number counts from 1.
+// logsOfAttempt returns the URL of an archived log. number counts from 1.
 func logsOfAttempt(path, replica string, number int) string {
 	return fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, replica, number)
 }

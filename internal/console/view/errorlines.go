@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// errorScanner finds the lines of one log that tell of an error. It sees all lines in their order, because a traceback
-// takes several: it is marked as a whole. A line that only may tell of an error is not marked.
+// errorScanner finds the lines of one log that report an error. It must get all lines in their order, because a
+// traceback has several lines and is marked as a whole. A line that may but need not report an error is not marked.
 type errorScanner struct {
-	// tracebacks are those of Python that have begun. Several processes may write theirs at the same time.
+	// tracebacks are the Python tracebacks that are not complete. Several processes may write tracebacks at the same
+	// time.
 	tracebacks []*traceback
-	// frames is true after an error that frames of Java or JavaScript may follow, and dump within the dump of goroutines that
-	// follows a panic.
+	// frames is true after an error that stack frames of Java or JavaScript may follow. dump is true within the
+	// goroutine dump after a panic.
 	frames, dump bool
 }
 
-// scan reports whether the next line tells of an error.
+// scan reports whether the next line reports an error.
 func (s *errorScanner) scan(line string) bool {
 	line = unadorned(line)
 	if len(s.tracebacks) == 0 && !s.frames && !s.dump && !mayBeError(line) {
@@ -42,10 +43,11 @@ func (s *errorScanner) scan(line string) bool {
 
 var (
 	ansi = regexp.MustCompile(`\x1b\[[0-9;:?]*[ -/]*[@-~]`)
-	// processPrefix is what launchers of several processes write before each line.
+	// processPrefix matches the prefix that launchers of several processes write before each line.
 	processPrefix = regexp.MustCompile(`^(\[\w+\]: ?|\(\w+ pid=[^)]*\) )+`)
-	// errorBegin matches the beginnings, after the prefix of the process, of lines that tell of an error in the languages and
-	// frameworks that people train with. errorWithin matches what tells of one anywhere in a line, and noError what does not.
+	// errorBegin matches the beginning, after the prefix of the process, of lines that report an error in the languages
+	// and frameworks that are used for training. errorWithin matches texts that report an error anywhere in a line, and
+	// noError matches exceptions from it.
 	errorBegin = regexp.MustCompile(`^(\w+\.)*(\w+Error|\w*Exception|\w+Interrupt)(: |:?$)|^(\S+: )?(line \d+: )?[Ee]rror: +[^\d\s.+-]|^[Ff]atal( error| Python error)?: |^Exception in thread |^thread '.*' panicked at |` +
 		`^\[?[EF][0-9]{4} |^FATAL|^terminate called |^\s+what\(\): |^\s*(Caused by|Suppressed): |^Killed$|^(\S+: )?(line )?\d+: +\d+ (Killed|Aborted|Terminated) |` +
 		`^During handling of the above exception, another |^The above exception was the direct cause of |^(free|malloc|munmap_chunk)\(\): (invalid|corrupt)|^(\S+: )*(line )?(\d+: )?\S+: (command )?not found$`)
@@ -55,16 +57,16 @@ var (
 	// A panic or fatal error of Go, and the lines of the dump that follows it.
 	goPanic = regexp.MustCompile(`^(panic|fatal error): |^[\d/]+ [\d:.]+ http: panic serving |^goroutine \d+ \[.*\]:$`)
 	goDump  = regexp.MustCompile(`^$|^\t?panic: |^\[signal |^goroutine \d+ .*:$|^[^\s(]+\.\S*\(.*\)$|^\t\S+:\d+( \+0x[0-9a-f]+)?$|^created by |^runtime stack:$|^exit status \d+$|^\.\.\.additional frames elided`)
-	// stackFrame matches what follows the first line of an error of Java or JavaScript.
+	// stackFrame matches the lines after the first line of a Java or JavaScript error.
 	stackFrame = regexp.MustCompile(`^\s+at \S|^\s+\.\.\. \d+ |^(Caused by|\s+Suppressed): `)
 )
 
-// errorWords are texts of which every line that begins or tells of an error has one. Looking for them is much cheaper than
-// the expressions.
+// errorWords holds texts of which every line that begins or reports an error contains at least one. Searching for them
+// is much cheaper than matching the expressions.
 var errorWords = []string{"rror", "ERROR", "xception", "nterrupt", "FATAL", "atal", "CRITICAL", "critical", "PANIC", "panic", "Traceback", "fault", "dumped", "emory", "No such", "not found",
 	"denied", "goroutine", "terminate", "what()", "Caused by", "Suppressed", "Killed", "Aborted", "Terminated", "()", "NCCL", "_STATUS_", "No space", "triggered", "on signal"}
 
-// mayBeError reports whether a line has anything that lines about errors have.
+// mayBeError reports whether a line contains anything that is typical of lines about errors.
 func mayBeError(line string) bool {
 	if line == "" {
 		return false
@@ -73,7 +75,8 @@ func mayBeError(line string) bool {
 	return glog || slices.ContainsFunc(errorWords, func(w string) bool { return strings.Contains(line, w) })
 }
 
-// unadorned returns a line as it reads on a terminal: without colours, and without what a progress bar has overwritten.
+// unadorned returns a line as it looks on a terminal: without colours, and without text that a progress bar has
+// overwritten.
 func unadorned(line string) string {
 	line = strings.TrimRight(line, "\r")
 	if strings.IndexByte(line, '\x1b') >= 0 {
@@ -82,42 +85,44 @@ func unadorned(line string) string {
 	return line[strings.LastIndexByte(line, '\r')+1:]
 }
 
-// traceback is one of Python that has begun.
+// traceback is an incomplete Python traceback.
 type traceback struct {
-	// prefix is what is before its first line, such as "[rank0]: ". The other lines have the same, apart from digits, or, if bare
-	// is true, none. known is true once a second line has told which.
+	// prefix is the text before the traceback's first line, such as "[rank0]: ". The other lines have the same prefix,
+	// apart from digits, or, if bare is true, no prefix. known is true when the second line has shown which of the two
+	// applies.
 	prefix      string
 	bare, known bool
-	// whole is true if the prefix is that of an uncaught exception alone, so that every line with it belongs to it.
+	// whole is true if only uncaught exceptions have the prefix, so that every line with the prefix belongs to the
+	// traceback.
 	whole bool
 	// raised is true after the line with the exception.
 	raised bool
-	// foreign is the number of other lines since its last one.
+	// foreign is the number of other lines since the traceback's last line.
 	foreign int
 }
 
-// foreignLines is the largest number of lines of others within a traceback.
+// foreignLines is the largest number of other lines within a traceback.
 const foreignLines = 500
 
 var (
 	rankPrefix = regexp.MustCompile(`\[rank\d+\]: $`)
-	// exceptionLine matches the line of a traceback that names the exception.
+	// exceptionLine matches the line of a traceback with the name of the exception.
 	exceptionLine = regexp.MustCompile(`^[A-Za-z_][\w.]*(:( .*)?)?$`)
 )
 
-// tracebackHeader returns what is before the first line of a traceback, if that is what a line is.
+// tracebackHeader reports whether a line is the first line of a traceback, and returns the text before it.
 func tracebackHeader(line string) (prefix string, found bool) {
 	prefix, rest, found := strings.Cut(line, "Traceback (most recent call last)")
 	switch {
 	case !found:
 		return "", false
-	case strings.HasPrefix(prefix, "╭"): // with a frame around it
+	case strings.HasPrefix(prefix, "╭"): // with a frame around the traceback
 		return "", true
 	}
 	return prefix, strings.TrimRight(rest, " ") == ":"
 }
 
-// continues reports whether a line belongs to a traceback that has begun.
+// continues reports whether a line belongs to an incomplete traceback.
 func (s *errorScanner) continues(line string) bool {
 	if len(s.tracebacks) == 0 {
 		return false
@@ -135,7 +140,8 @@ func (s *errorScanner) continues(line string) bool {
 	return found
 }
 
-// of returns the traceback that a line may belong to, and the line without its prefix; nil if it belongs to none.
+// of returns the traceback to which a line may belong, and the line without its prefix. The traceback is nil if the
+// line belongs to none.
 func (s *errorScanner) of(line string) (of *traceback, rest string) {
 	if of = s.prefixed(line, strings.HasPrefix); of == nil {
 		of = s.prefixed(line, sameButDigits)
@@ -153,7 +159,7 @@ func (s *errorScanner) of(line string) (of *traceback, rest string) {
 	return nil, ""
 }
 
-// prefixed returns the traceback with the longest prefix that fits a line; nil if none does.
+// prefixed returns the traceback with the longest prefix that matches a line; nil if there is none.
 func (s *errorScanner) prefixed(line string, fits func(line, prefix string) bool) (of *traceback) {
 	for _, t := range s.tracebacks {
 		if (t.bare && t.known) || t.prefix == "" || !fits(line, t.prefix) {
@@ -171,20 +177,20 @@ func (t *traceback) takes(rest string) bool {
 	switch {
 	case t.whole && !t.bare:
 		return true
-	case t.raised: // a message of several lines; a progress bar may begin with spaces
+	case t.raised: // the message has several lines; a progress bar may begin with spaces
 		return strings.HasPrefix(rest, "\t")
 	}
 	t.raised = exceptionLine.MatchString(rest)
 	return t.raised || isFrame(rest)
 }
 
-// isFrame reports whether a line without its prefix is one of those between the first line and the exception.
+// isFrame reports whether a line without its prefix is between the first line of a traceback and the exception.
 func isFrame(line string) bool {
 	return line != "" && (line[0] == ' ' || line[0] == '\t' || strings.HasPrefix(line, "│") || strings.HasPrefix(line, "╰"))
 }
 
-// sameButDigits reports whether a line begins with a prefix, such as that of a logger with the time, apart from the values
-// of digits. Digits of ranks count.
+// sameButDigits reports whether a line begins with a prefix, such as the prefix of a logger with the time, if digits
+// are considered equal. The digits of a rank are compared.
 func sameButDigits(line, prefix string) bool {
 	if len(line) < len(prefix) || rankPrefix.MatchString(prefix) {
 		return false

@@ -13,8 +13,8 @@ import (
 //go:embed testdata/errors/*.log
 var errorLogs embed.FS
 
-// TestErrorLines reads logs in which each line that tells of an error begins with "!". In the files, \x1b and \r stand for
-// these characters.
+// TestErrorLines verifies that exactly the lines with errors are marked in the test logs. In the files, such lines
+// begin with "!", and \x1b and \r stand for these characters.
 func TestErrorLines(t *testing.T) {
 	files, err := errorLogs.ReadDir("testdata/errors")
 	if err != nil {

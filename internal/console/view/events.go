@@ -12,8 +12,8 @@ import (
 // shownEvents is the largest number of events that a page lists.
 const shownEvents = 500
 
-// fillEvents lists the events about the job and the warnings about its pods, the newest first. Warnings that differ in the
-// pod alone are one row, because the pods of a gang often wait for the same.
+// fillEvents lists the events about the job and the warnings about its pods, newest first. Warnings that differ only in
+// the pod share one row, because the pods of a gang often wait for the same reason.
 func (in *JobInput) fillEvents(p *JobPage) {
 	for _, e := range in.Events {
 		p.Events = append(p.Events, eventRow(e))
@@ -23,7 +23,7 @@ func (in *JobInput) fillEvents(p *JobPage) {
 		pods map[string]bool
 	}
 	groups := map[string]*group{}
-	for _, e := range in.Warnings { // the oldest first, so that a row ends with the newest
+	for _, e := range in.Warnings { // oldest first, so that a row ends with the newest warning
 		r, of := eventRow(e), e.InvolvedObject
 		r.Pod = of.Name
 		key := e.Reason + "\n" + strings.NewReplacer(string(of.UID), "", of.Name, "").Replace(e.Message)

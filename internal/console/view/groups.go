@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// bins is the number of moments at which lanes of groups are looked at.
+// bins is the number of time intervals at which grouped lanes are sampled.
 const bins = 120
 
-// urgency lists the states, the one first that a lane of a group shows if any of its replicas is in it.
+// urgency lists the states in descending order of urgency.
 var urgency = []state{stateFailed, stateEvicted, stateRestarting, stateQueued, stateStarting, stateStopped, stateRunning, stateSucceeded, statePaused}
 
-// choice returns the state that a lane of a group shows at a moment, and its shade in a heat map. The state is empty if
-// no replica is in any.
+// choice returns the state that a grouped lane shows in an interval, and its shade in a heat map. count holds the
+// number of replicas in each state, and sum their total. The state is empty if no replica has a state.
 type choice func(count map[state]int, sum int) (state, int)
 
-// group draws the lanes of many replicas: those of one role with neighbouring ranks share one of about rows lanes, which
-// shows what choose returns at each moment, and how many replicas are in each state.
+// group draws many replicas in about rows lanes. Replicas of one role with neighbouring ranks share a lane, which shows
+// the result of choose for each interval and the number of replicas in each state.
 func (t *Timeline) group(lanes []lane, s scale, rows int, choose choice) {
 	t.Grouped = (len(lanes) + rows - 1) / rows
 	for first := 0; first < len(lanes); {
@@ -62,7 +62,7 @@ func drawGroup(lanes []lane, s scale, end time.Time, choose choice) Lane {
 	return row
 }
 
-// summary returns how many replicas are in each state as text, and how many are in any.
+// summary returns the number of replicas in each state as text, and the total.
 func summary(count map[state]int) (text string, sum int) {
 	for _, s := range stateOrder {
 		if n := count[s]; n > 0 {
@@ -76,7 +76,7 @@ func summary(count map[state]int) (text string, sum int) {
 	return text, sum
 }
 
-// mostUrgent chooses the most urgent state that at least a tenth of the replicas are in.
+// mostUrgent chooses the most urgent state among the states of at least a tenth of the replicas.
 func mostUrgent(count map[state]int, sum int) (state, int) {
 	i := slices.IndexFunc(urgency, func(s state) bool { return 10*count[s] >= sum && count[s] > 0 })
 	if i < 0 {
@@ -85,11 +85,11 @@ func mostUrgent(count map[state]int, sum int) (state, int) {
 	return urgency[i], 0
 }
 
-// troubles are the states that a heat map shows even if a single replica is in them.
+// troubles are the states that a heat map shows even if only a single replica is in them.
 var troubles = []state{stateFailed, stateEvicted, stateRestarting}
 
-// hottest chooses the most urgent trouble, or else the state that most replicas are in. The shade is the share of the
-// replicas that are in it.
+// hottest chooses the most urgent of troubles that any replica has, and otherwise the most frequent state. The shade is
+// the share of replicas in that state, from 1 to 4.
 func hottest(count map[state]int, sum int) (state, int) {
 	if sum == 0 {
 		return "", 0

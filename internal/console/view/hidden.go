@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Hidden is something that the user may not see.
+// Hidden describes objects that the user may not list.
 type Hidden struct {
-	// What is the plural of what is hidden, for example "pods".
+	// What is the name of the hidden objects in the plural, for example "pods".
 	What string
-	// Within is the namespace that is shown nevertheless; empty if nothing is. It is that of t9k ui.
+	// Within is the namespace of t9k ui if only its objects are shown; empty if no objects are shown.
 	Within string
-	// Others is true if what the user may list depends on the namespace, and the namespaces where the user may are
-	// shown.
+	// Others is true if the user may list the objects in some namespaces only, and these are shown.
 	Others bool `json:",omitempty"`
 }
 
-// HiddenNotes returns the sentences that tell the user what is hidden, one for all that is hidden in the same way.
+// HiddenNotes returns sentences that tell the user what is hidden. Objects that are hidden in the same way share a
+// sentence.
 func HiddenNotes(all []Hidden) []string {
 	what := map[Hidden][]string{}
 	var order []Hidden

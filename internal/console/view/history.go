@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// HistoryPath is the path of the list of the archive's jobs, and UsagePath that of what they used.
+// HistoryPath is the path of the list of archived jobs, and UsagePath the path of the usage page.
 const (
 	HistoryPath = "/history"
 	UsagePath   = "/history/usage"
@@ -18,10 +18,10 @@ const (
 // HistorySize is the number of jobs on one page of the archive's list.
 const HistorySize = 100
 
-// HistoryFilter selects jobs of the archive. It is a part of the URL.
+// HistoryFilter selects archived jobs. It is part of the URL.
 type HistoryFilter struct {
 	Text, Namespace, Queue, User, Outcome string
-	// From and To are as in the URL: days such as 2026-01-31, or times.
+	// From and To have the format of the URL: days such as 2026-01-31, or times.
 	From, To string
 	// Gone selects jobs that no longer exist.
 	Gone bool
@@ -59,14 +59,14 @@ func pathWith(path string, v url.Values) string {
 	return path + "?" + v.Encode()
 }
 
-// Narrow reports whether the filter hides any job.
+// Narrow reports whether the filter can hide jobs.
 func (f HistoryFilter) Narrow() bool {
 	f.After = ""
 	return len(f.values()) > 0
 }
 
-// Query returns the query for the filter's page. problem says which value has no meaning and was left out; empty if all
-// have one.
+// Query returns the query for the filter's page. problem names a value that was ignored because it is invalid; empty if
+// all values are valid.
 func (f HistoryFilter) Query() (q archive.JobQuery, problem string) {
 	q = archive.JobQuery{Text: f.Text, Namespace: f.Namespace, Queue: f.Queue, User: f.User, Outcome: f.Outcome, Gone: f.Gone, Limit: HistorySize}
 	if q.From, problem = timeOf(f.From, false); problem != "" {
@@ -82,7 +82,7 @@ func (f HistoryFilter) Query() (q archive.JobQuery, problem string) {
 	return q, ""
 }
 
-// timeOf reads a day or a time of a URL. As the end of a span, a day stands for its end.
+// timeOf parses a day or a time from a URL. If end is true, a day means the end of the day.
 func timeOf(text string, end bool) (at time.Time, problem string) {
 	if text == "" {
 		return time.Time{}, ""
@@ -100,16 +100,16 @@ func timeOf(text string, end bool) (at time.Time, problem string) {
 	return at.UTC(), ""
 }
 
-// HistoryRow is what the archive's list shows of a job.
+// HistoryRow is the row of a job in the archive's list.
 type HistoryRow struct {
 	JobRow
-	// Gone is when the job was found to be deleted; zero while it exists.
+	// Gone is when the recorder noticed that the job was deleted; zero while the job exists.
 	Gone time.Time
-	// Took is the time from the creation of the job to its end, if it has one.
+	// Took is the time from the creation to the end of the job; zero if it has not ended.
 	Took time.Duration
 }
 
-// Over returns when the job ended or was deleted; zero while it lasts.
+// Over returns when the job ended or was deleted; zero while it exists and has not ended.
 func (r *HistoryRow) Over() time.Time {
 	if r.Ended.IsZero() {
 		return r.Gone
@@ -117,7 +117,7 @@ func (r *HistoryRow) Over() time.Time {
 	return r.Ended
 }
 
-// historyRowOf returns the row of a job of the archive. Its phase is the outcome.
+// historyRowOf returns the row of an archived job. Its phase is the job's outcome.
 func historyRowOf(j *archive.Job) HistoryRow {
 	r := HistoryRow{Gone: j.Gone, JobRow: JobRow{UID: j.UID, Path: ArchivedPath(j.UID), Kind: j.Kind, Namespace: j.Namespace, Name: j.Name,
 		Phase: j.Outcome(), Tone: toneOf(j.Outcome()), Why: j.Why, Total: j.Replicas, Restarts: j.Restarts, Queue: j.Queue, User: j.User, Created: j.Created, Ended: j.Ended}}
@@ -130,7 +130,7 @@ func historyRowOf(j *archive.Job) HistoryRow {
 	return r
 }
 
-// deletedWhy explains the outcome of a job that was deleted before it had ended.
+// deletedWhy explains the outcome of a job that was deleted before it finished.
 func deletedWhy(j *archive.Job) string {
 	why := "The job was deleted before it had ended"
 	if j.Phase != "" {
@@ -139,28 +139,28 @@ func deletedWhy(j *archive.Job) string {
 	return why + "."
 }
 
-// ArchivedPath returns the path of the page that the archive has of a job.
+// ArchivedPath returns the path of the page of an archived job.
 func ArchivedPath(uid string) string { return HistoryPath + "/" + url.PathEscape(uid) }
 
-// HistoryPage is the list of the archive's jobs.
+// HistoryPage is the list of archived jobs.
 type HistoryPage struct {
 	Tabs   []Link
 	Filter HistoryFilter
-	// About says what the list has.
+	// About describes the contents of the list.
 	About    string
 	Outcomes []string
 	Rows     []HistoryRow
-	// First and Next are the paths of the newest jobs and of the following ones; empty if they are those that are shown or if
-	// there are none.
+	// First is the path of the first page; empty on that page. Next is the path of the next page; empty on the last
+	// page.
 	First, Next string
-	// Problem says which value of the filter has no meaning; empty for none.
+	// Problem names an invalid value of the filter; empty if all values are valid.
 	Problem string
 }
 
 // outcomes are the outcomes that the filter offers.
 var outcomes = []string{string(batch.JobSucceeded), string(batch.JobFailed), archive.Deleted, string(batch.JobRunning), string(batch.JobPending), string(batch.JobPaused)}
 
-// History returns the page of a filter, of which list is what the archive has.
+// History returns the page of a filter. list is the archive's answer to the query of the filter.
 func History(f HistoryFilter, list *archive.JobList, problem string) HistoryPage {
 	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes, About: "All jobs that the archive has, the newest first: those that are gone, and those that still exist."}
 	if f.Gone {
@@ -186,7 +186,7 @@ func historyTabs(current string) []Link {
 	return []Link{{"Jobs", HistoryPath, current == HistoryPath}, {"GPU-hours", UsagePath, current == UsagePath}}
 }
 
-// Links returns links to some jobs of the archive, with when each was created. tail is what follows their paths.
+// Links returns links to archived jobs, each with its creation time. tail is what follows their paths.
 func Links(jobs []*archive.Job, tail string) []Link {
 	var all []Link
 	for _, j := range jobs {

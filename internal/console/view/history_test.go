@@ -15,13 +15,13 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// archived returns what the archive has of the job of a file. change changes the job's record and attempts.
+// archived returns the archived records of the job in a file. change modifies the records.
 func archived(t *testing.T, file string, change func(*archive.JobDetails)) *archive.JobDetails {
 	t.Helper()
 	return archivedOf(t, world(t, file), change)
 }
 
-// archivedOf returns what the archive has of a job.
+// archivedOf returns the archived records of a job.
 func archivedOf(t *testing.T, in *JobInput, change func(*archive.JobDetails)) *archive.JobDetails {
 	t.Helper()
 	encode := func(o any) json.RawMessage {
@@ -185,11 +185,11 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
-	want := "w-0: --- the archive has the end of this log alone ---\nw-0: first\nw-0: no time\nw-1/main: other\n!w-0: Traceback (most recent call last):\nw-0#2: again" // a container without output has no line
+	want := "w-0: --- the archive has the end of this log alone ---\nw-0: first\nw-0: no time\nw-1/main: other\n!w-0: Traceback (most recent call last):\nw-0#2: again" // a container without output has no lines
 	if got := show(0); got != want {
 		t.Errorf("%s\n\nwant\n%s", got, want)
 	}
-	if got := show(2); got != ": again" { // of one log no name is shown
+	if got := show(2); got != ": again" { // the lines of a single log have no name
 		t.Errorf("the second attempts: %s", got)
 	}
 	p := HistoryLogs(&archive.JobDetails{Job: archive.Job{UID: "u", Kind: "GenericJob", Namespace: "ns", Name: "j"}}, &archive.LogList{}, "w-0", 0)

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// AttemptRow is what the page of an archived job shows of a pod.
+// AttemptRow is an attempt in a table of attempts.
 type AttemptRow struct {
 	Replica string
 	// Number counts from 1.
@@ -28,13 +28,13 @@ type AttemptRow struct {
 	Logs                             string
 }
 
-// HistoryJobPage is the page of a job of the archive.
+// HistoryJobPage is the page of an archived job.
 type HistoryJobPage struct {
 	JobPage
 	Attempts []AttemptRow
 	// MoreAttempts is the number of attempts that are not listed.
 	MoreAttempts int
-	// Live is the path of the job's page as long as it exists; empty once it is gone.
+	// Live is the path of the job's page while the job exists; empty after its deletion.
 	Live string
 	// Rerun is the manifest of a copy of the job.
 	Rerun string
@@ -74,8 +74,8 @@ func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPa
 	return p, nil
 }
 
-// archivedInput returns what the archive holds about a job in the form of what the cluster held. The job's life ends when
-// it was found to be gone.
+// archivedInput converts the archived records of a job to a JobInput, as if the objects still existed. The timeline
+// ends when the job was found deleted.
 func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	job, err := j.Observed()
 	if err != nil {
@@ -106,9 +106,9 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	return in, nil
 }
 
-// bury makes the page that of a job that is gone: nothing of it runs or moves, whatever its status said last.
+// bury adapts the page to a deleted job: no replica is shown as running, whatever its last status was.
 func (p *HistoryJobPage) bury(j *archive.JobDetails) {
-	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact }) // it was deleted with the job
+	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact }) // the TensorBoard was deleted with the job
 	p.Facts = append(p.Facts, Fact{Name: "Gone", At: j.Gone})
 	p.Timeline.Live, p.Deleting, p.Running = false, false, 0
 	if j.Outcome() != archive.Deleted {
@@ -127,7 +127,7 @@ func (p *HistoryJobPage) bury(j *archive.JobDetails) {
 	}
 }
 
-// attemptOfArchive returns a recorded attempt for the timeline.
+// attemptOfArchive converts a recorded attempt for the timeline.
 func attemptOfArchive(r *archive.Attempt) attempt {
 	a := attempt{number: r.Number, created: r.Created, scheduled: r.Scheduled, started: r.Started, over: r.Ended, node: r.Node, detail: endText(r)}
 	switch r.Outcome {

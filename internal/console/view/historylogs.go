@@ -11,21 +11,23 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// HistoryLogsPage is the page of the logs that the archive keeps of a job.
+// HistoryLogsPage is the page of the archived logs of a job.
 type HistoryLogsPage struct {
 	JobRow
 	LogView
-	// Replicas are the replicas to choose from, and Replica is the chosen one; empty for all.
+	// Replicas are the replicas that the user can select. Replica is the selected one; empty for all replicas.
 	Replicas []string
 	Replica  string
-	// Attempts are the numbers of attempts to choose from, and Attempt is the chosen one; 0 for all.
+	// Attempts are the numbers of the attempts that the user can select. Attempt is the selected one; 0 for all
+	// attempts.
 	Attempts []int
 	Attempt  int
-	// Live is the path of the logs of the present pods; empty once the job is gone.
+	// Live is the path of the logs of the current pods; empty after the deletion of the job.
 	Live string
 }
 
-// HistoryLogs returns the page of the logs of a job, of which list has those of the chosen replica or of all.
+// HistoryLogs returns the page of the archived logs of a job. list holds the logs of the selected replica, or of all
+// replicas.
 func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, attempt int) *HistoryLogsPage {
 	row := historyRowOf(&j.Job)
 	p := &HistoryLogsPage{JobRow: row.JobRow, Replica: replica, Attempt: attempt}
@@ -63,17 +65,17 @@ func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, a
 // shownLines is the largest number of lines of a page without the script.
 const shownLines = 800
 
-// HistoryLine is a line of a log of the archive.
+// HistoryLine is a line of an archived log.
 type HistoryLine struct {
-	// Source names the log, Text is the whole line, and At its time; zero if it is not known.
+	// Source is the name of the log, Text the whole line, and At its time; zero if the time is unknown.
 	Source, Text string
 	At           time.Time
-	// Line is the line as pages show it.
+	// Line is the line in the form that pages show.
 	Line LogLine
 }
 
-// HistoryLines returns the lines of logs in the order of their times, of one attempt, counted from 1, or, if it is 0, of
-// all. Where a log began earlier, a line says so.
+// HistoryLines returns the lines of logs in the order of their timestamps. attempt selects one attempt, counted from 1;
+// 0 selects all. A remark marks logs whose beginning was cut off.
 func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 	containers, order, sources := map[string]map[string]bool{}, map[string]int{}, 0
 	for i := range list.Logs {
@@ -93,7 +95,7 @@ func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 		all = append(all, linesOf(l, l.Source(len(containers[name]) > 1), ColourOf(order[name]))...)
 		sources++
 	}
-	if sources == 1 { // its name before each line would say nothing
+	if sources == 1 { // with a single log, names before the lines are useless
 		for i := range all {
 			all[i].Line.Replica = ""
 		}
@@ -102,7 +104,7 @@ func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 	return all
 }
 
-// linesOf returns the lines of one log. A line without a time has that of the line before.
+// linesOf returns the lines of one log. A line without a timestamp gets the timestamp of the previous line.
 func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
 	source := LogSource{Replica: name, Colour: colour}
 	var all []HistoryLine

@@ -1,6 +1,6 @@
-// Package view turns what the cluster holds into what the console's pages show: rows, filters, the timeline of a job,
-// queues and nodes. It is pure: the clock and the URL's values are arguments, and it knows neither HTML nor HTTP. Start
-// reading at Jobs and JobOf.
+// Package view computes the view models of the console's pages from the cluster's objects: rows, filters, the timeline
+// of a job, queues and nodes. It is pure: the clock and the URL's values are arguments, and it knows neither HTML nor
+// HTTP. Start reading at Jobs and JobOf.
 package view
 
 import (
@@ -15,7 +15,7 @@ import (
 // Tone is the meaning of a colour.
 type Tone string
 
-// These are the tones.
+// Tones.
 const (
 	Good  Tone = "good"
 	Bad   Tone = "bad"
@@ -40,7 +40,7 @@ func toneOf(phase string) Tone {
 	}
 }
 
-// JobRow is what lists show of a job.
+// JobRow is the row of a job in lists.
 type JobRow struct {
 	UID string
 	// Path is the path of the job's page.
@@ -51,17 +51,17 @@ type JobRow struct {
 	Tone  Tone
 	// Why explains the phase in one line; empty while all replicas run.
 	Why string
-	// Running, Done and Total count replicas. Share is the share of Total that runs or has succeeded, in percent.
+	// Running, Done and Total are numbers of replicas. Share is the percentage of Total that runs or has succeeded.
 	Running, Done, Total, Share int32
 	Restarts                    int32
 	// Queue and User are empty if they are not known.
 	Queue, User string
 	Labels      map[string]string
 	Created     time.Time
-	// Ended is zero until the job has ended.
+	// Ended is zero until the job ends.
 	Ended time.Time
 	Ran   observed.RunTime
-	// Deleting is true once somebody has asked to delete the job.
+	// Deleting is true if the deletion of the job was requested.
 	Deleting bool
 }
 
@@ -99,7 +99,7 @@ func JobPath(kind *kinds.Kind, namespace, name string) string {
 	return "/jobs/" + namespace + "/" + strings.ToLower(kind.Name) + "/" + name
 }
 
-// KindOf returns the kind that a path names in lower case; nil if there is none.
+// KindOf returns the kind with a name in lower case, as in a path; nil if there is none.
 func KindOf(lower string) *kinds.Kind {
 	for i := range kinds.All {
 		if strings.ToLower(kinds.All[i].Name) == lower {
@@ -109,7 +109,7 @@ func KindOf(lower string) *kinds.Kind {
 	return nil
 }
 
-// Waited returns for how long the job has existed without running.
+// Waited returns how long the job has existed without running.
 func (r *JobRow) Waited(now time.Time) time.Duration {
 	end := now
 	if !r.Ended.IsZero() {

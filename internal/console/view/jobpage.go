@@ -15,23 +15,23 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// JobInput is what the cluster holds about a job.
+// JobInput holds the objects from which the page of a job is computed.
 type JobInput struct {
 	Job *observed.Job
-	// Pods are the job's pods, also those that are gone, as they were last seen.
+	// Pods are the job's pods, including deleted ones in their last observed state.
 	Pods []*corev1.Pod
-	// Attempts are the attempts of a job of the archive, in place of Pods.
+	// Attempts are the attempts of an archived job, which has no Pods.
 	Attempts []*archive.Attempt
-	// Conditions are those that the job has had, as far as they are known.
+	// Conditions are the conditions that the job has had, as far as they are known.
 	Conditions []batch.JobCondition
-	// Events are the events about the job and Warnings those about its pods that are warnings, the oldest first.
+	// Events are the events about the job, and Warnings the warnings about its pods, oldest first.
 	Events, Warnings []*corev1.Event
-	// Groups and Waiting are the groups of all jobs and the pods that wait for nodes.
+	// Groups are the groups of all jobs. Waiting are the pods that wait for nodes.
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
-	// Partial is true if the user may see those of some namespaces only.
+	// Partial is true if the user may list groups and pods in some namespaces only.
 	Partial bool
-	// Taken reports whether the job's kind has a job with a name in its namespace.
+	// Taken reports whether a job of the same kind and namespace has a name.
 	Taken func(name string) bool
 	// OpensBoards is true if the page can open the job's TensorBoard.
 	OpensBoards bool
@@ -42,28 +42,28 @@ type JobInput struct {
 // Fact is a property of a job.
 type Fact struct {
 	Name, Text, Href string
-	// At is a time to show in place of Text; zero for a fact that is no time.
+	// At is a time that is shown instead of Text; zero for other facts.
 	At time.Time
 }
 
-// ReplicaRow is what the page of a job shows of a replica.
+// ReplicaRow is the row of a replica on the page of a job.
 type ReplicaRow struct {
 	Name, Phase, Node, Detail string
 	Tone                      Tone
 	Restarts, Attempt         int32
-	// Created is when the present pod was created; zero if there is none.
+	// Created is when the current pod was created; zero if there is none.
 	Created time.Time
 	// Logs is the path of the replica's logs.
 	Logs string
-	// Decides is true if this replica alone decides how the job ends.
+	// Decides is true if this replica alone determines the result of the job.
 	Decides bool
 }
 
-// EventRow is an event about a job, or what warnings about its pods have in common.
+// EventRow is an event about a job, or a group of equal warnings about its pods.
 type EventRow struct {
 	At              time.Time
 	Reason, Message string
-	// Pod is the pod of a warning, and Others is the number of further pods that have the same.
+	// Pod is the pod of a warning. Others is the number of other pods with the same warning.
 	Pod    string
 	Others int
 	Count  int32
@@ -76,7 +76,7 @@ type ConditionRow struct {
 	Since                         time.Time
 }
 
-// RoleRow counts the replicas of a role.
+// RoleRow is a role with the numbers of its replicas.
 type RoleRow struct {
 	Role, Counts, Image, Command string
 	Total                        int
@@ -94,18 +94,18 @@ type JobPage struct {
 	Replicas []ReplicaRow
 	// More is the number of replicas that are not listed.
 	More int
-	// Earlier are the attempts that have ended and that Replicas does not show, the newest first. MoreEarlier is the
-	// number of older ones.
+	// Earlier are the ended attempts that Replicas does not show, newest first. MoreEarlier is the number of older ones
+	// that are not listed.
 	Earlier     []AttemptRow
 	MoreEarlier int
 	Events      []EventRow
 	// MoreEvents is the number of older events that are not listed.
 	MoreEvents int
 	Conditions []ConditionRow
-	// Waits are what the job waits for.
+	// Waits lists the reasons for which the job waits.
 	Waits   []observed.Wait
 	Actions []Action
-	// Board opens the job's TensorBoard; nil if it has none, or if the page cannot open it.
+	// Board opens the job's TensorBoard; nil if the job has none, or if the page cannot open it.
 	Board  *BoardAction `json:",omitempty"`
 	Hidden []Hidden
 }
@@ -144,7 +144,8 @@ func JobOf(in *JobInput, tab string) JobPage {
 	return p
 }
 
-// tabLinks returns the links to the tabs of a job's page, of which the first one has the page's own path, and to its logs.
+// tabLinks returns the links to the tabs of a job's page, and to its logs. The first tab has the path of the page
+// itself.
 func tabLinks(path string, tabs []string, current string) []Link {
 	var all []Link
 	for _, t := range tabs {
@@ -211,12 +212,12 @@ func (in *JobInput) facts() []Fact {
 	return all
 }
 
-// place returns the job's place among the groups that wait in its queue; empty if it does not wait.
+// place returns the position of the job among the groups that wait in its queue; empty if the job does not wait.
 func (in *JobInput) place(queue string) string {
 	return observed.Place(in.Job.GetNamespace()+"/"+in.Job.GetName(), observed.Waiters(queue, in.Groups, in.Waiting), in.Partial)
 }
 
-// fillReplicas lists the roles and the replicas. In a large job those come first that need attention.
+// fillReplicas lists the roles and the replicas. In a large job, replicas that need attention come first.
 func (in *JobInput) fillReplicas(p *JobPage) {
 	s := in.Job.Status()
 	normal, err := in.Job.Normal()

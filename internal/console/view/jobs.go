@@ -18,10 +18,10 @@ import (
 // PageSize is the number of jobs on one page of the list.
 const PageSize = 200
 
-// JobFilter selects and orders jobs. It is a part of the URL.
+// JobFilter selects and sorts jobs. It is part of the URL.
 type JobFilter struct {
 	Namespace, Kind, Queue, User, Label, Text string
-	// Phases are the selected phases; none selects all.
+	// Phases are the selected phases; if empty, all phases are selected.
 	Phases []string
 	// Sort is the key of a column, with a minus sign for descending order.
 	Sort string
@@ -29,7 +29,7 @@ type JobFilter struct {
 	Page int
 }
 
-// ParseJobFilter reads a filter from the values of a URL. Values without a meaning have no effect.
+// ParseJobFilter reads a filter from the values of a URL. It ignores invalid values.
 func ParseJobFilter(v url.Values) JobFilter {
 	f := JobFilter{Namespace: v.Get("ns"), Kind: v.Get("kind"), Queue: v.Get("queue"), User: v.Get("user"), Label: v.Get("label"),
 		Text: strings.TrimSpace(v.Get("q")), Sort: v.Get("sort"), Page: 1}
@@ -75,7 +75,7 @@ func (f JobFilter) Href() string {
 	return "/"
 }
 
-// Narrow reports whether the filter hides any job.
+// Narrow reports whether the filter can hide jobs.
 func (f JobFilter) Narrow() bool {
 	f.Sort, f.Page = "", 1
 	return len(f.values()) > 0
@@ -106,7 +106,7 @@ var columns = []column{
 	{"age", "Age", true, func(a, b *JobRow, _ time.Time) int { return b.Created.Compare(a.Created) }},
 }
 
-// phases lists the phases of jobs, the most urgent first.
+// phases lists the phases of jobs in descending order of urgency.
 var phases = []string{
 	string(batch.JobFailed), string(batch.JobUnknown), "New", string(batch.JobPending), string(batch.JobResuming), string(batch.JobPaused),
 	string(batch.JobRunning), string(batch.JobSucceeded),
@@ -120,14 +120,14 @@ func columnOf(key string) *column {
 	return &columns[i]
 }
 
-// Link is a text that leads somewhere.
+// Link is a hyperlink.
 type Link struct {
 	Text, Href string
-	// Current is true if the link leads to what is shown now.
+	// Current is true if the link points to the current view.
 	Current bool
 }
 
-// Column is the head of a column.
+// Column is the header of a column.
 type Column struct {
 	Link
 	Key string
@@ -151,7 +151,7 @@ type JobsPage struct {
 	Counts  []PhaseCount
 	Columns []Column
 	Rows    []JobRow
-	// Found is the number of jobs that the filter selects, and All the number of all.
+	// Found is the number of jobs that the filter selects, and All the number of all jobs.
 	Found, All int
 	// First is the number of the first row, from 1.
 	First      int
@@ -159,7 +159,7 @@ type JobsPage struct {
 	// Namespaces, Kinds, Queues and Users are the values that the filter offers.
 	Namespaces, Kinds, Queues, Users []string
 	Hidden                           []Hidden
-	// Problem says why the filter cannot be applied; empty if it can.
+	// Problem explains why the filter cannot be applied; empty if it can.
 	Problem string
 }
 
@@ -190,7 +190,7 @@ func Jobs(rows []JobRow, f JobFilter, hidden []Hidden, now time.Time) JobsPage {
 	return p
 }
 
-// selects reports whether the filter selects a job, whatever its phase.
+// selects reports whether the filter selects a job, regardless of its phase.
 func (f *JobFilter) selects(r *JobRow, selector labels.Selector) bool {
 	switch {
 	case f.Namespace != "" && f.Namespace != r.Namespace, f.Kind != "" && f.Kind != r.Kind, f.Queue != "" && f.Queue != r.Queue,
@@ -220,7 +220,7 @@ func (p *JobsPage) offer(rows []JobRow) {
 	}
 }
 
-// choices returns the sorted keys, with the chosen one even if it is not among them.
+// choices returns the sorted keys of a set and the selected value, even if it is not in the set.
 func choices(set map[string]bool, chosen string) []string {
 	set[chosen] = true
 	delete(set, "")
@@ -250,7 +250,7 @@ func (p *JobsPage) count(count map[string]int) {
 	}
 }
 
-// sort orders the rows. Without a choice of the user, the newest come first.
+// sort sorts the rows. By default, the newest jobs come first.
 func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	key, descending := strings.CutPrefix(p.Filter.Sort, "-")
 	c := columnOf(cmp.Or(key, "age"))
@@ -279,7 +279,7 @@ func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	}
 }
 
-// cut takes the rows of the selected page.
+// cut keeps only the rows of the selected page.
 func (p *JobsPage) cut(found []*JobRow) {
 	pages := max(1, (len(found)+PageSize-1)/PageSize)
 	p.Filter.Page = max(1, min(p.Filter.Page, pages))
@@ -299,10 +299,10 @@ func (p *JobsPage) cut(found []*JobRow) {
 	}
 }
 
-// Range returns which rows of how many are shown, as text.
+// Range returns the range of the displayed rows and the total as text.
 func (p *JobsPage) Range() string {
 	switch {
-	case p.Found == 0, p.Found == p.All && p.Found <= PageSize: // the count of all is above
+	case p.Found == 0, p.Found == p.All && p.Found <= PageSize: // the total is shown above
 		return ""
 	case p.Found <= PageSize:
 		return fmt.Sprintf("%d of %s jobs", p.Found, Thousands(p.All))

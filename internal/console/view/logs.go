@@ -7,20 +7,20 @@ import (
 	"tensorstack.dev/batch/internal/escape"
 )
 
-// LogLine is a line of the log of a replica. Its names in JSON are short, because there are many.
+// LogLine is a line of the log of a replica. Its JSON names are short, because a page has many lines.
 type LogLine struct {
-	// Replica is empty if all lines of a page are of one replica.
+	// Replica is the name of the replica; empty if all lines of the page are from one replica.
 	Replica string `json:"r,omitempty"`
 	// Colour is the number of the replica's colour.
 	Colour int    `json:"c,omitempty"`
 	Text   string `json:"t"`
-	// At is when the line was written, in milliseconds since 1970; 0 if that is not known.
+	// At is when the line was written, in milliseconds since 1970; 0 if the time is unknown.
 	At int64 `json:"a,omitempty"`
-	// Error is true if the line tells of an error.
+	// Error is true if the line reports an error.
 	Error bool `json:"e,omitempty"`
 }
 
-// Time returns when the line was written; zero if that is not known.
+// Time returns when the line was written; zero if the time is unknown.
 func (l *LogLine) Time() time.Time {
 	if l.At == 0 {
 		return time.Time{}
@@ -28,16 +28,16 @@ func (l *LogLine) Time() time.Time {
 	return time.UnixMilli(l.At)
 }
 
-// LogView is what pages of logs have in common.
+// LogView holds the common fields of pages of logs.
 type LogView struct {
-	// Stream and Download are the paths of the stream of lines and of the file; Stream is empty if there are no lines.
+	// Stream and Download are the paths of the stream of lines and of the file. Stream is empty if there are no lines.
 	Stream, Download string
-	// Command prints the same logs.
+	// Command is the t9k command that prints the same logs.
 	Command string
 	// Lines are the last lines, for pages without the script. State describes them.
 	Lines []LogLine
 	State string
-	// Times shows the times of lines.
+	// Times is true if the page shows the timestamps of lines.
 	Times bool
 }
 
@@ -47,12 +47,12 @@ const logColours = 4
 // ColourOf returns the number of the colour of the replica with an index.
 func ColourOf(index int) int { return index % logColours }
 
-// longestLine is the largest number of bytes of a line that is shown.
+// longestLine is the largest number of bytes that are shown of a line.
 const longestLine = 8 << 10
 
-// LogSource makes the lines of one log for a page, in their order.
+// LogSource converts the lines of one log for a page. It must get the lines in their order.
 type LogSource struct {
-	// Replica and Colour are those of its lines.
+	// Replica and Colour are set on each line.
 	Replica string
 	Colour  int
 	errors  errorScanner
@@ -71,7 +71,7 @@ func (s *LogSource) Line(at time.Time, text string) LogLine {
 	return l
 }
 
-// Remark returns a line of the page itself about the log.
+// Remark returns a remark of the page about the log in the form of a line.
 func (s *LogSource) Remark(text string) LogLine {
 	return LogLine{Replica: escape.Directed(s.Replica), Colour: s.Colour, Text: "--- " + escape.Directed(text) + " ---"}
 }

@@ -15,25 +15,26 @@ import (
 // ShownLogs is the largest number of replicas whose logs a page shows.
 const ShownLogs = 100
 
-// LogFilter selects replicas for the page of the logs of a job.
+// LogFilter selects replicas for the page of a job's logs.
 type LogFilter struct {
-	// Role and Ranks select replicas by role and rank; empty for all. Ranks is a list such as 0-3,7.
+	// Role and Ranks select replicas by role and rank; empty selects all. Ranks is a list such as 0-3,7.
 	Role, Ranks string
 	// State is logFailed or logRunning; empty for any state.
 	State string
 	Times bool
-	// Problem says why the filter cannot be read; empty if it can. Such a filter selects nothing.
+	// Problem explains why the filter cannot be parsed; empty if it can. A filter with a problem selects nothing.
 	Problem string
 	ranks   [][2]int
 }
 
-// These are the states that a LogFilter selects.
+// States that a LogFilter selects.
 const (
 	logFailed  = "failed"
 	logRunning = "running"
 )
 
-// LogFilterOf reads a filter of a job's replicas from the parameters of an address. The parameter replica names one replica.
+// LogFilterOf reads a filter for a job's replicas from URL parameters. The parameter replica is the name of one
+// replica.
 func LogFilterOf(j *observed.Job, v url.Values) LogFilter {
 	f := parseLogFilter(v)
 	roles, known := []string{}, f.Role == ""
@@ -84,7 +85,7 @@ func parseLogFilter(v url.Values) LogFilter {
 	return f
 }
 
-// Encode returns the filter as the parameters of an address.
+// Encode returns the filter as URL parameters.
 func (f *LogFilter) Encode() string {
 	v := url.Values{}
 	for name, value := range map[string]string{"role": f.Role, "ranks": f.Ranks, "state": f.State} {
@@ -119,22 +120,23 @@ type LogsPage struct {
 	JobRow
 	LogView
 	Filter LogFilter
-	// Roles are the roles of a job with several, and Many is true if the job has several replicas.
+	// Roles are the roles of a job with several roles. Many is true if the job has several replicas.
 	Roles []string
 	Many  bool
-	// Note says what is not shown.
+	// Note describes the replicas that are not shown.
 	Note string
-	// Attempts lead to the logs of the attempts of a chosen replica. Earlier says why those of earlier attempts cannot be read.
+	// Attempts are links to the logs of the attempts of a selected replica. Earlier explains why logs of earlier
+	// attempts are not available.
 	Attempts []Link
 	Earlier  string
 	// Archive is true if the console has an archive.
 	Archive bool
-	// Kept is the path of the logs of all attempts in the archive; empty if there is nothing that this page does not have.
+	// Kept is the path of the archived logs of all attempts; empty if the archive has no logs that this page lacks.
 	Kept   string
 	Hidden []Hidden
 }
 
-// Logs returns the page of the logs of a job without any lines.
+// Logs returns the page of a job's logs without lines.
 func Logs(in *JobInput, f LogFilter) *LogsPage {
 	j := in.Job
 	p := &LogsPage{JobRow: RowOf(j), Filter: f}
@@ -161,10 +163,10 @@ func Logs(in *JobInput, f LogFilter) *LogsPage {
 	return p
 }
 
-// Several reports whether the lines of the page are of several replicas.
+// Several reports whether the page shows the lines of several replicas.
 func (p *LogsPage) Several() bool { return p.Many && !p.Filter.One() }
 
-// Describe says of how many selected replicas with output the page shows some of the last lines.
+// Describe sets the text about the last lines on the page: they come from shown of all selected replicas with output.
 func (p *LogsPage) Describe(shown, all int) {
 	if p.Filter.Problem != "" {
 		return
@@ -180,7 +182,8 @@ func (p *LogsPage) Describe(shown, all int) {
 	p.Note = LogNote(min(all, ShownLogs), all, 0)
 }
 
-// LogNote says which of all selected replicas are shown; empty if all are. failed is the number of failed ones that are not.
+// LogNote returns a note about selected replicas that are not shown; empty if all are shown. failed is the number of
+// failed replicas that are not shown.
 func LogNote(shown, all, failed int) string {
 	if shown == all {
 		return ""
@@ -196,7 +199,7 @@ func LogNote(shown, all, failed int) string {
 	return text + " Select others by rank or state."
 }
 
-// AddArchived adds the attempts that the archive has.
+// AddArchived adds the archived attempts of the job.
 func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 	seen := map[string]bool{}
 	for _, p := range in.Pods {
@@ -209,11 +212,12 @@ func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 	}
 }
 
-// mostAttempts is the largest number of attempts that the page of logs names.
+// mostAttempts is the largest number of attempts that the page of logs lists.
 const mostAttempts = 12
 
-// AddAttempts adds what leads to the logs of attempts. present is the number of the attempt of the chosen replica whose pod
-// is there; -1 if none is. archived is the path of the job in the archive; empty if it has none.
+// AddAttempts adds links to the logs of attempts. present is the number of the attempt of the selected replica whose
+// pod exists; -1 if there is none. archived is the path of the job in the archive; empty if the archive does not have
+// the job.
 func (p *LogsPage) AddAttempts(in *JobInput, present int, archived string) {
 	for _, n := range in.attemptsOf() {
 		if n > 0 && archived != "" {
@@ -231,7 +235,7 @@ func (p *LogsPage) AddAttempts(in *JobInput, present int, archived string) {
 	}
 }
 
-// listAttempts adds links to the attempts of a replica, the newest first.
+// listAttempts adds links to the attempts of a replica, newest first.
 func (p *LogsPage) listAttempts(l *lane, present int, archived string, now time.Time) {
 	for i := range slices.Backward(l.attempts) {
 		a := &l.attempts[i]
@@ -267,7 +271,7 @@ func attemptText(a *attempt, now time.Time) string {
 	return fmt.Sprintf("%s: %s, %s–%s", text, a.detail, clock(a.started, now), clock(a.over, a.started))
 }
 
-// clock returns a time of day, with the day unless it is that of another time.
+// clock returns the time of day of t, with the date unless t and other are on the same day.
 func clock(t, other time.Time) string {
 	t, other = t.UTC(), other.UTC()
 	if t.YearDay() == other.YearDay() && t.Year() == other.Year() {

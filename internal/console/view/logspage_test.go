@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// jobWith returns a job with roles of some replicas.
+// jobWith returns a job with the given number of replicas for each role.
 func jobWith(roles map[string]int32) *observed.Job {
 	j := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", CreationTimestamp: at(0)}}
 	for name, n := range roles {
@@ -28,7 +28,7 @@ func jobWith(roles map[string]int32) *observed.Job {
 	slices.SortFunc(j.Spec.ReplicaSpecs, func(a, b batch.ReplicaSpec) int { return strings.Compare(a.Type, b.Type) })
 	kind, err := kinds.ByName("GenericJob")
 	if err != nil {
-		panic(err) // there is this kind
+		panic(err) // the kind exists
 	}
 	return &observed.Job{Kind: &kind, Object: j}
 }
@@ -38,8 +38,8 @@ func TestLogFilters(t *testing.T) {
 	for _, c := range []struct {
 		roles map[string]int32
 		query string
-		// selected are the ranks of role w that are selected if rank 1 has failed and the others run; problem is a part of the
-		// reason for none. encoded is the address without what has no effect.
+		// selected holds the ranks of role w that are selected if rank 1 has failed and the others run. problem is a
+		// part of the reason if none is selected. encoded is the query without parameters that have no effect.
 		selected, problem, encoded string
 		one                        bool
 	}{
@@ -91,7 +91,7 @@ func TestLogNotes(t *testing.T) {
 	}
 }
 
-// podOf returns the pod of an attempt of w-0, which began some seconds after noon.
+// podOf returns the pod of an attempt of w-0, which started some seconds after noon.
 func podOf(attempt string, began int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j-w-0", UID: types.UID("pod-" + attempt), CreationTimestamp: at(began),
 		Labels: map[string]string{batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0", batch.LabelReplicaAttempt: attempt}},

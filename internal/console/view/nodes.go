@@ -15,20 +15,20 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Share is what one owner uses of a resource of a node.
+// Share is the share of one owner in a resource of a node.
 type Share struct {
-	// X and W are percentages of the whole.
+	// X and W are the start and the width in percent of the resource.
 	X, W  float64
 	Title string
 	// Colour is the number of the owner's colour.
 	Colour int
 }
 
-// Meter is a resource of a node and who uses it.
+// Meter is a resource of a node with the shares of its users.
 type Meter struct {
 	Name, Text string
 	Shares     []Share
-	// Cells is the number of units that are drawn one by one; 0 if the meter is drawn as a whole.
+	// Cells is the number of units that are drawn individually; 0 if the meter is drawn as a whole.
 	Cells int
 }
 
@@ -46,29 +46,29 @@ type NodeTile struct {
 type Owner struct {
 	Name, Href string
 	Colour     int
-	// Pods is the number of its pods on nodes.
+	// Pods is the number of the owner's pods on nodes.
 	Pods int
 }
 
-// NodesPage shows what the nodes are used for.
+// NodesPage shows which owners use the nodes.
 type NodesPage struct {
-	// By is "job", "queue" or "user": whose colours the tiles have.
+	// By selects the owners that determine the colours: "job", "queue" or "user".
 	By     string
 	Views  []Link
 	Nodes  []NodeTile
 	Owners []Owner
-	// MoreOwners counts those that the legend does not name, and Repeats is true if owners share colours.
+	// MoreOwners is the number of owners that are not in the legend. Repeats is true if several owners share a colour.
 	MoreOwners int
 	Repeats    bool
 	Hidden     []Hidden
 }
 
-// NodesInput is what the cluster holds about nodes.
+// NodesInput holds the objects from which the page of nodes is computed.
 type NodesInput struct {
 	Nodes []*corev1.Node
-	// Pods are all pods that have a node and have not ended.
+	// Pods are all pods that are bound to a node and have not ended.
 	Pods []*corev1.Pod
-	// Groups give the queue and the user of their pods.
+	// Groups determine the queue and the user of their pods.
 	Groups []*scheduling.PodGroup
 	Hidden []Hidden
 }
@@ -79,19 +79,19 @@ const colours = 10
 // listedOwners is the largest number of owners in the legend.
 const listedOwners = 30
 
-// otherColour is the number of the colour of what belongs to no job and no queue.
+// otherColour is the number of the colour of pods without a job or queue.
 const otherColour = -1
 
-// maxCells is the largest number of units of a resource that are drawn one by one.
+// maxCells is the largest number of units of a resource that are drawn individually.
 const maxCells = 16
 
-// owned is what a pod on a node requests, with the name of the owner whose colour it has.
+// owned holds the requests of a pod on a node, and the owner whose colour it gets.
 type owned struct {
 	observed.Demand
 	owner string
 }
 
-// Nodes returns the nodes with what uses them, coloured by "job", by "queue" or by "user".
+// Nodes returns the nodes with the owners that use them, coloured by "job", "queue" or "user".
 func Nodes(in *NodesInput, by string) NodesPage {
 	if by != "queue" && by != "user" {
 		by = "job"
@@ -130,7 +130,7 @@ func Nodes(in *NodesInput, by string) NodesPage {
 	return p
 }
 
-// ownerOf returns the job, the queue or the user that a pod belongs to, and the path of a page about it.
+// ownerOf returns the job, queue or user to which a pod belongs, and the path of the page about it.
 func ownerOf(d *observed.Demand, by string) (name, href string) {
 	p := d.Pod
 	switch by {
@@ -152,7 +152,8 @@ func ownerOf(d *observed.Demand, by string) (name, href string) {
 	return "other pods", ""
 }
 
-// paint gives each owner a colour: the one that its name asks for, or the next one that nobody has.
+// paint assigns a colour to each owner: the colour that the hash of its name selects or, if it is taken, the next
+// unused one.
 func paint(owners map[string]*Owner) {
 	taken := map[int]bool{}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
@@ -191,7 +192,7 @@ func tile(n *corev1.Node, pods []owned, owners map[string]*Owner) NodeTile {
 	return t
 }
 
-// metered returns the resources of a node that are shown: the extended ones, then CPU and memory.
+// metered returns the resources of a node that are shown: extended resources first, then CPU and memory.
 func metered(n *corev1.Node) []corev1.ResourceName {
 	var all []corev1.ResourceName
 	for name, q := range n.Status.Allocatable {

@@ -8,10 +8,10 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// interval is a span of time.
+// interval is a time interval.
 type interval struct{ from, to time.Time }
 
-// during reports whether a pause began during an attempt, which it has ended then.
+// during reports whether a pause began during an attempt and therefore ended it.
 func (p *interval) during(a *attempt) bool {
 	return p.from.After(a.created) && !p.from.Truncate(time.Second).After(a.over)
 }
@@ -26,14 +26,14 @@ func (l *lane) pausedAt(at time.Time) bool {
 	return slices.ContainsFunc(l.pauses, func(p interval) bool { return !at.Before(p.from) && at.Before(p.to) })
 }
 
-// turn is a moment at which the job was paused or resumed.
+// turn is a time at which the job was paused or resumed.
 type turn struct {
 	at     time.Time
 	paused bool
 }
 
-// turns returns when the job was paused and resumed, as its events and its conditions tell, the oldest first. The
-// cluster forgets events after about an hour, and a job in the cluster has its last conditions alone.
+// turns returns when the job was paused and resumed, oldest first, from its events and conditions. The cluster keeps
+// events for about an hour, and the status of a job holds only its latest conditions.
 func (in *JobInput) turns() []turn {
 	var all []turn
 	for _, e := range in.Events {
@@ -53,8 +53,8 @@ func (in *JobInput) turns() []turn {
 	return all
 }
 
-// pauses returns the times in which the job was paused, the oldest first. A pause of which only the end is known began
-// when the last attempt before ended.
+// pauses returns the intervals in which the job was paused, oldest first. If only the end of a pause is known, the
+// pause begins at the end of the last attempt before it.
 func (in *JobInput) pauses(lanes map[string]*lane) []interval {
 	var all []interval
 	var from time.Time
@@ -78,7 +78,7 @@ func (in *JobInput) pauses(lanes map[string]*lane) []interval {
 	return all
 }
 
-// lastEnd returns when the last attempt ended before a time; zero if none did.
+// lastEnd returns when the last attempt before a time ended; zero if there is none.
 func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 	var last time.Time
 	for _, l := range lanes {
@@ -91,9 +91,9 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 	return last
 }
 
-// without calls add for the parts of the time after an attempt in which a replica had no pod. If it is to have another
-// attempt, it was restarting before a pause, and after a pause, which has ended what ran, it was waiting for a pod
-// again.
+// without calls add for each part of the time after an attempt in which the replica had no pod. If the replica gets
+// another attempt (waits), its state is restarting before a pause. After a pause, which ends running attempts, its
+// state is queued.
 func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
 	from, s := a.over, stateRestarting
 	for _, p := range l.pauses {

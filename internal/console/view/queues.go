@@ -18,10 +18,10 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// Bar is what is used of something.
+// Bar is the usage of a resource relative to its limit.
 type Bar struct {
 	Name, Text string
-	// Share is in percent, at most 100; -1 if there is no bound.
+	// Share is a percentage of at most 100; -1 if there is no limit.
 	Share float64
 	Tone  Tone
 }
@@ -49,25 +49,25 @@ type WaiterRow struct {
 type QueueCard struct {
 	ID, Name string
 	Priority int32
-	// Notes are properties in a few words each: closed, longest duration, not preemptible.
+	// Notes are short descriptions of the queue's properties: closed, longest duration, not preemptible.
 	Notes []string
 	Bars  []Bar
-	// Dominant is the share by which the scheduler orders the queues, and of which resource it is, as text; empty if
-	// the queue uses nothing or the share is not known.
+	// Dominant is the share by which the scheduler sorts the queues, with its resource, as text; empty if the queue
+	// uses nothing or the share is unknown.
 	Dominant string
 	Running  []GroupRow
 	Waiting  []WaiterRow
-	// MoreRunning and MoreWaiting count what is not listed.
+	// MoreRunning and MoreWaiting are the numbers of groups that are not listed.
 	MoreRunning, MoreWaiting int
 }
 
-// QueuesInput is what the cluster holds about queues.
+// QueuesInput holds the objects from which the page of queues is computed.
 type QueuesInput struct {
 	Queues  []*scheduling.Queue
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
 	Nodes   []*corev1.Node
-	// Paths has the paths of the pages of all jobs.
+	// Paths holds the paths of the pages of all jobs.
 	Paths  map[string]bool
 	Hidden []Hidden
 }
@@ -78,10 +78,10 @@ type QueuesPage struct {
 	Hidden []Hidden
 }
 
-// listedGroups is the largest number of groups that a queue lists.
+// listedGroups is the largest number of groups that are listed per queue.
 const listedGroups = 50
 
-// Queues returns the queues, the ones of the highest priority first.
+// Queues returns the queues in descending order of priority.
 func Queues(in *QueuesInput) QueuesPage {
 	p := QueuesPage{Hidden: in.Hidden}
 	queues := slices.Clone(in.Queues)
@@ -95,8 +95,8 @@ func Queues(in *QueuesInput) QueuesPage {
 	return p
 }
 
-// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. Jobs of several
-// kinds may have one name.
+// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. It uses the owners,
+// because jobs of several kinds can have the same name.
 func (in *QueuesInput) hrefs() map[string]string {
 	all := map[string]string{}
 	for _, g := range in.Groups {
@@ -138,7 +138,7 @@ func (in *QueuesInput) card(q *scheduling.Queue, hrefs map[string]string) QueueC
 	return c
 }
 
-// dominant returns the dominant share of a queue, as text.
+// dominant returns the dominant share of a queue as text.
 func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	whole := core.Queue{Quota: amounts(q.Spec.Quota.Requests), Capacity: core.Resources{}}
 	of := map[bool]string{false: "the cluster's", true: "its nodes'"}[q.Spec.NodeSelector != nil]
@@ -156,7 +156,7 @@ func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	used, largest, text := amounts(q.Status.Allocated), 0.0, ""
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		_, bound := whole.Quota[name]
-		if !bound && len(in.Nodes) == 0 { // they cannot be seen
+		if !bound && len(in.Nodes) == 0 { // the user may not list them
 			continue
 		}
 		if share := whole.Share(core.Resources{name: used[name]}); share > largest {
@@ -166,7 +166,7 @@ func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	return text
 }
 
-// amounts returns resources in the units of the scheduler: CPU in thousandths, and everything else as it is.
+// amounts returns resources in the units of the scheduler: CPU in thousandths, all others unchanged.
 func amounts(list corev1.ResourceList) core.Resources {
 	all := core.Resources{}
 	for name, q := range list {
@@ -195,7 +195,7 @@ func notes(q *scheduling.Queue) []string {
 	return all
 }
 
-// bars returns a bar for each resource that the queue uses or has a quota of, those with a quota first.
+// bars returns a bar for each resource that the queue uses or has a quota for. Resources with a quota come first.
 func bars(q *scheduling.Queue) []Bar {
 	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
 	slices.Sort(names)
@@ -215,7 +215,7 @@ func bars(q *scheduling.Queue) []Bar {
 	return all
 }
 
-// bounded returns 1 for a resource with a quota, and 0 for one without.
+// bounded returns 1 for a resource with a quota, and 0 for any other.
 func bounded(b Bar) int {
 	if b.Share < 0 {
 		return 0
@@ -241,7 +241,7 @@ func share(used, whole resource.Quantity) float64 {
 	return 100
 }
 
-// amount returns a quantity as text: memory in Gi, everything else as Kubernetes writes it.
+// amount returns a quantity as text: memory in Gi, all others in the format of Kubernetes.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", q.AsApproximateFloat64()/(1<<30)), ".0") + " Gi"
@@ -252,7 +252,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 	return q.String()
 }
 
-// noBreak is a space between a number and its unit, which stay on one line.
+// noBreak is the space between a number and its unit, which must stay on one line.
 const noBreak = "\u00a0"
 
 // quantities returns resources as text: 4 cpu, 2 nvidia.com/gpu.

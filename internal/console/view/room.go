@@ -24,21 +24,22 @@ import (
 // RoomRow is a resource that a job needs.
 type RoomRow struct {
 	Name, Needs string
-	// Left is what its queue has left, and Free what the nodes have free; empty if there is no quota, or if it is not known.
+	// Left is the unused quota of the queue, and Free the free capacity of the nodes. They are empty if there is no
+	// quota, or if the value is not known.
 	Left, Free string
 	Short      bool
 }
 
-// Room says whether a job would start now.
+// Room is the estimate whether a job would start now.
 type Room struct {
-	// Queue is empty for a job without a queue. Href leads to the queue's card.
+	// Queue is empty for a job without a queue. Href is the link to the queue's card.
 	Queue, Href  string
 	Verdict, Why string
 	Tone         Tone
 	Rows         []RoomRow
 }
 
-// These are verdicts.
+// Verdicts.
 const (
 	startsNow  = "would start now"
 	maybeNow   = "may start now"
@@ -49,7 +50,7 @@ const (
 	notPlanned = "is not known"
 )
 
-// shape is some pods of a job with equal requests.
+// shape is a number of pods of a job with equal requests.
 type shape struct {
 	count    int
 	requests corev1.ResourceList
@@ -69,7 +70,7 @@ func shapes(j *engine.Job) []shape {
 	return all
 }
 
-// times returns a number of times a list of resources.
+// times returns list multiplied by n.
 func times(list corev1.ResourceList, n int) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for name, q := range list {
@@ -80,7 +81,7 @@ func times(list corev1.ResourceList, n int) corev1.ResourceList {
 	return all
 }
 
-// room says whether a job would start now if nothing else were submitted.
+// room estimates whether a job would start now if nothing else were submitted.
 func (in *SubmitInput) room(j *engine.Job) *Room {
 	r := &Room{}
 	need, pods := corev1.ResourceList{}, shapes(j)
@@ -123,7 +124,8 @@ func (in *SubmitInput) room(j *engine.Job) *Room {
 	return r
 }
 
-// verdict says what the job and its queue lead to. Nodes are for the caller to look at if nothing stands in the way.
+// verdict returns the verdict that follows from the job and its queue. If it is startsNow, the caller must also check
+// the nodes.
 func (in *SubmitInput) verdict(j *engine.Job, r *Room, need corev1.ResourceList, queue *scheduling.Queue) (verdict string, tone Tone, why string) {
 	switch {
 	case j.Pause:
@@ -152,7 +154,7 @@ func (in *SubmitInput) verdict(j *engine.Job, r *Room, need corev1.ResourceList,
 	return startsNow, Good, "Queue " + queue.Name + " has room for it."
 }
 
-// leftOf returns what a queue has left of its quota of a resource; bound is false if it has none.
+// leftOf returns the unused quota of a queue for a resource. bound is false if the queue has no quota for it.
 func leftOf(q *scheduling.Queue, name corev1.ResourceName) (left resource.Quantity, bound bool) {
 	quota, bound := q.Spec.Quota.Requests[name]
 	left = quota.DeepCopy()
@@ -163,7 +165,7 @@ func leftOf(q *scheduling.Queue, name corev1.ResourceName) (left resource.Quanti
 	return left, bound
 }
 
-// rows compares what a job needs with what there is.
+// rows fills r.Rows with the needed, unused and free amount of each resource.
 func (r *Room) rows(need corev1.ResourceList, queue *scheduling.Queue, nodes []freeNode) {
 	free := corev1.ResourceList{}
 	for i := range nodes {
@@ -187,13 +189,13 @@ func (r *Room) rows(need corev1.ResourceList, queue *scheduling.Queue, nodes []f
 	}
 }
 
-// freeNode is a node that takes pods: what it has, and what of it is free.
+// freeNode is a schedulable node with its free resources.
 type freeNode struct {
 	*corev1.Node
 	free corev1.ResourceList
 }
 
-// freeNodes returns the nodes that take pods of a queue; nothing if they cannot be seen.
+// freeNodes returns the schedulable nodes of a queue; none if the user may not list nodes.
 func (in *SubmitInput) freeNodes(queue *scheduling.Queue) []freeNode {
 	if len(in.Nodes.Hidden) > 0 {
 		return nil
@@ -241,8 +243,8 @@ func count(pods []shape) int {
 	return n
 }
 
-// place returns how many pods fit on the nodes as they are, or if nothing else ran. It looks at requests, node selectors,
-// node affinity and taints, not at what spreads pods or keeps them together.
+// place returns how many pods fit on the nodes as they are, or if nothing else ran. It considers requests, node
+// selectors, node affinity and taints, but not topology spread or pod affinity.
 func place(pods []shape, nodes []freeNode, empty bool) int {
 	left := make([]corev1.ResourceList, len(nodes))
 	for i := range nodes {
@@ -270,7 +272,7 @@ func place(pods []shape, nodes []freeNode, empty bool) int {
 	return placed
 }
 
-// takes reports whether a node takes pods of a spec, whatever room it has.
+// takes reports whether a node accepts pods of a spec, regardless of its free resources.
 func takes(n *corev1.Node, spec *corev1.PodSpec) bool {
 	pod := &corev1.Pod{Spec: *spec}
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n); err != nil || !fits {
@@ -282,7 +284,7 @@ func takes(n *corev1.Node, spec *corev1.PodSpec) bool {
 	return !keepsOut
 }
 
-// most returns how many times requests fit into what is left.
+// most returns how many times requests fit into left.
 func most(requests, left corev1.ResourceList) int {
 	n := int64(1 << 20)
 	for name, q := range requests {

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// SubmitFault is what is wrong on a line of a manifest.
+// SubmitFault is an error on a line of a manifest.
 type SubmitFault struct {
 	Line          int
 	Path, Message string
@@ -23,23 +23,23 @@ type Rendered struct{ Name, Text string }
 type Submitted struct {
 	Ref, Namespace string
 	Line           int
-	// Job is the job if the object is one and has no faults.
+	// Job is the job if the object is a job without faults.
 	Job      *engine.Job
 	Rendered []Rendered
-	// More is the number of objects that are not rendered.
+	// More is the number of pods that are not rendered.
 	More int
 }
 
-// SubmitInput is a manifest that somebody may submit, and what the cluster holds about queues and nodes.
+// SubmitInput is a draft manifest with the objects from which its page is computed, such as queues and nodes.
 type SubmitInput struct {
 	Text, Namespace string
-	// Names are true if the manifest names every namespace itself.
+	// Names is true if the manifest sets the namespace of every object.
 	Names bool
-	// Checked is false for a page that nothing was sent to. Problem is why the cluster could not say what it would do.
+	// Checked is false if no manifest was sent. Problem is the error if the dry run failed.
 	Checked bool
 	Problem string
 	Faults  []SubmitFault
-	// Warnings are about fields without effect.
+	// Warnings report fields without effect.
 	Warnings []SubmitFault
 	Objects  []Submitted
 	Queues   *QueuesInput
@@ -47,7 +47,7 @@ type SubmitInput struct {
 	Jobs     []JobRow
 }
 
-// NumberRun is some lines of the column of line numbers, with or without faults.
+// NumberRun is a run of lines in the column of line numbers, either all with or all without faults.
 type NumberRun struct {
 	Text string
 	Bad  bool
@@ -60,7 +60,7 @@ type SourceLine struct {
 	Bad  bool
 }
 
-// FaultCard is a fault with the lines that it is about.
+// FaultCard is a fault with the lines to which it refers.
 type FaultCard struct {
 	SubmitFault
 	Source []SourceLine
@@ -70,14 +70,14 @@ type FaultCard struct {
 type SubmitCard struct {
 	Ref, Namespace string
 	Line           int
-	// Replicas counts the replicas of a job by role; empty for an object that is no job.
+	// Replicas is the number of a job's replicas by role; empty for other objects.
 	Replicas string
 	Room     *Room
 	Rendered []Rendered
 	More     int
 }
 
-// SubmitPage is the page that takes manifests.
+// SubmitPage is the page for submitting manifests.
 type SubmitPage struct {
 	Text, Namespace string
 	Namespaces      []string
@@ -86,27 +86,27 @@ type SubmitPage struct {
 	Numbers []NumberRun
 	Checked bool
 	Problem string
-	// Summary says what was found.
+	// Summary is the result of the check in one sentence.
 	Summary  string
 	Faults   []FaultCard
 	Warnings []FaultCard
-	// MoreFaults is the number of faults that are not listed. Hint is about all of them; empty for none.
+	// MoreFaults is the number of faults that are not listed. Hint applies to all faults; empty if there is none.
 	MoreFaults int
 	Hint       string
 	Objects    []SubmitCard
-	// Valid is true if the objects can be created. Title and Effect say what the button does, and Command is the t9k command
-	// that does the same.
+	// Valid is true if the objects can be created. Title and Effect describe the button, and Command is the equivalent
+	// t9k command.
 	Valid                  bool
 	Title, Effect, Command string
 	Hidden                 []Hidden
 }
 
 const (
-	// leastRows is the smallest height of the text field.
+	// leastRows is the smallest height of the text field in lines.
 	leastRows = 22
 	// listedFaults is the largest number of faults that a page lists.
 	listedFaults = 50
-	// longestSource is the largest number of characters of a line that a fault shows.
+	// longestSource is the largest number of characters that a fault shows of a line.
 	longestSource = 200
 )
 
@@ -150,10 +150,10 @@ func Submit(in *SubmitInput) SubmitPage {
 	return p
 }
 
-// templated matches the variables of templates.
+// templated matches variables of templates.
 var templated = regexp.MustCompile(`\{\{[^}\n]*\}\}|\$\{\w+\}`)
 
-// number writes the line numbers, and marks those with faults.
+// number sets the line numbers and marks the lines with faults.
 func (p *SubmitPage) number(faults []SubmitFault) {
 	bad := map[int]bool{}
 	for _, f := range faults {
@@ -169,7 +169,7 @@ func (p *SubmitPage) number(faults []SubmitFault) {
 	}
 }
 
-// cards returns the first faults with their lines.
+// cards returns the first faults with the lines to which they refer.
 func cards(faults []SubmitFault, lines []string) []FaultCard {
 	var all []FaultCard
 	for _, f := range faults[:min(len(faults), listedFaults)] {
@@ -186,7 +186,7 @@ func cards(faults []SubmitFault, lines []string) []FaultCard {
 	return all
 }
 
-// ask fills in what the button does.
+// ask sets the title, the effect and the command of the button.
 func (p *SubmitPage) ask(in *SubmitInput) {
 	jobs := 0
 	for i := range in.Objects {

@@ -8,10 +8,10 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// state is what a replica does at a moment.
+// state is the state of a replica at one time.
 type state string
 
-// These are the states.
+// States.
 const (
 	stateQueued     state = "queued"
 	stateStarting   state = "starting"
@@ -21,19 +21,20 @@ const (
 	stateFailed     state = "failed"
 	stateEvicted    state = "evicted"
 	stateStopped    state = "stopped"
-	// statePaused is that of a replica without a pod in a paused job. It has no segment: a span shows the pause.
+	// statePaused is the state of a replica without a pod in a paused job. It has no segment, because a span shows the
+	// pause.
 	statePaused state = "paused"
 )
 
-// Segment is a piece of a lane. X and W are percentages of the width.
+// Segment is a part of a lane. X and W are percentages of the width.
 type Segment struct {
 	X, W  float64
 	State string
 	// Title describes the segment in a sentence.
 	Title string
-	// Text is a short text for segments that are wide enough; empty for the others.
+	// Text is a short text for segments that are wide enough; empty for others.
 	Text string
-	// Guessed is true if the beginning is not known.
+	// Guessed is true if the start is not known.
 	Guessed bool
 	// Heat is the shade of a cell of a heat map, from 1 to 4; 0 in other lanes.
 	Heat int `json:",omitempty"`
@@ -45,35 +46,35 @@ type Lane struct {
 	Segments []Segment
 }
 
-// Span is a time that concerns all lanes, such as a pause.
+// Span is an interval that concerns all lanes, such as a pause.
 type Span struct {
 	X, W        float64
 	Kind, Title string
 }
 
-// Tick is a mark on the axis of time.
+// Tick is a mark on the time axis.
 type Tick struct {
 	X    float64
 	Text string
 }
 
-// Timeline is the picture of a job's life.
+// Timeline is the chart of a job's history.
 type Timeline struct {
 	Begin, End time.Time
-	// Live is true while the end moves.
+	// Live is true while the end of the timeline is the current time.
 	Live  bool
 	Lanes []Lane
 	Spans []Span
 	Ticks []Tick
-	// Grouped is the number of replicas that share a lane; 1 if each has its own.
+	// Grouped is the number of replicas per lane; 1 if each replica has its own lane.
 	Grouped int
 	// Heat is true if the lanes are the rows of a heat map.
 	Heat bool `json:",omitempty"`
-	// States are the states in the picture, for the legend.
+	// States are the states in the chart, for the legend.
 	States []string
 }
 
-// Paused reports whether the picture shows a pause.
+// Paused reports whether the chart shows a pause.
 func (t Timeline) Paused() bool {
 	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Kind == "paused" })
 }
@@ -81,7 +82,7 @@ func (t Timeline) Paused() bool {
 // begin returns when the job was created.
 func (in *JobInput) begin() time.Time { return in.Job.GetCreationTimestamp().Time }
 
-// end returns when the job ended, or now.
+// end returns when the job ended; for other jobs, the current time.
 func (in *JobInput) end() time.Time {
 	if c := in.Job.Status().CompletionTime; c != nil {
 		return c.Time
@@ -102,8 +103,8 @@ func (s scale) x(t time.Time) float64 {
 
 func round(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
 
-// ownLanes is the largest number of replicas that have a lane each, and groupedLanes that of replicas in lanes of groups;
-// more are a heat map. manyLanes is about the largest number of lanes of groups, and heatRows that of rows of a heat map.
+// Up to ownLanes replicas have one lane each, up to groupedLanes share grouped lanes, and more are shown as a heat map.
+// manyLanes is the approximate maximum of grouped lanes, and heatRows is the approximate maximum of rows in a heat map.
 const (
 	ownLanes     = 100
 	groupedLanes = 1000
@@ -111,7 +112,7 @@ const (
 	heatRows     = 80
 )
 
-// timeline returns the timeline of a job, of which lanes are the replicas.
+// timeline returns the timeline of a job. lanes are its replicas.
 func (in *JobInput) timeline(lanes []lane, pauses []interval) Timeline {
 	finished, _ := observed.Finished(in.Job.Status())
 	t := Timeline{Begin: in.begin(), End: in.end(), Live: !finished, Grouped: 1}
@@ -153,7 +154,7 @@ func (in *JobInput) timeline(lanes []lane, pauses []interval) Timeline {
 // stateOrder lists the states in the order of the legend.
 var stateOrder = []state{stateQueued, stateStarting, stateRunning, stateRestarting, stateSucceeded, stateFailed, stateEvicted, stateStopped, statePaused}
 
-// piece is a part of a lane with times.
+// piece is a part of a lane with its times.
 type piece struct {
 	from, to time.Time
 	state    state
@@ -170,7 +171,7 @@ func (l *lane) pieces(end time.Time) []piece {
 	}
 	for i := range l.attempts {
 		a := &l.attempts[i]
-		// An attempt with a lower number belongs to a replica that was scaled away and added again.
+		// An attempt with a lower number belongs to a replica that was removed by scaling and added again.
 		if i > 0 && a.number > l.attempts[i-1].number {
 			l.without(&l.attempts[i-1], a.created, true, func(from, to time.Time, s state) { add(from, to, s, a) })
 		}
@@ -192,7 +193,7 @@ func (l *lane) pieces(end time.Time) []piece {
 		if a.end != "" {
 			ran = a.end
 		}
-		if !over.After(started) && a.end != "" { // a mark where nothing has run
+		if !over.After(started) && a.end != "" { // a mark for an attempt that has not run
 			over = started.Add(time.Millisecond)
 		}
 		add(started, over, ran, a)
@@ -227,7 +228,7 @@ func (l *lane) draw(s scale, end time.Time) Lane {
 	return row
 }
 
-// spans returns the pauses, and the end of the job if some pods went on after it.
+// spans returns the pauses, and the time after the job's end if some pods ended later.
 func (in *JobInput) spans(s scale, pauses []interval, end time.Time) []Span {
 	var all []Span
 	for _, p := range pauses {
@@ -241,7 +242,7 @@ func (in *JobInput) spans(s scale, pauses []interval, end time.Time) []Span {
 	return all
 }
 
-// ticks returns about five marks at round times since the beginning.
+// ticks returns about five marks at round times after the start.
 func ticks(s scale) []Tick {
 	whole := s.end.Sub(s.begin)
 	steps := []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,

@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// life is a job for tests of its timeline. Times are minutes since it was created.
+// life is a job for tests of its timeline. Times are minutes after its creation.
 type life struct {
 	in  *JobInput
 	job *batch.GenericJob
@@ -39,8 +39,8 @@ func newLife(now int, roles map[string]int32) *life {
 
 func minute(n int) metav1.Time { return at(60 * n) }
 
-// pod adds a pod of a replica that was created, ran and was stopped at some times. It still runs if it was stopped at
-// 0.
+// pod adds a pod of a replica that was created and started running at created, and was stopped at stopped. If stopped
+// is 0, the pod is still running.
 func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	name := fmt.Sprintf("j-%s-%d", role, rank)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, created)), CreationTimestamp: minute(created),
@@ -48,7 +48,7 @@ func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	p.Spec.NodeName, p.Status.Phase = "n1", corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: minute(created)}}
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: minute(created)}}
-	if stopped > 0 { // as the kubelet reports the end of a pod with a grace period of a minute
+	if stopped > 0 { // like the kubelet's last update of a pod with a grace period of a minute
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Status.Phase = new(minute(stopped+1)), new(int64(60)), corev1.PodFailed
 		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: minute(created), FinishedAt: minute(stopped), ExitCode: 143}}
 	}
@@ -56,7 +56,7 @@ func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	l.in.Pods = append(l.in.Pods, p)
 }
 
-// ended makes a pod one that ended by itself, and was deleted then.
+// ended changes a pod so that it ended by itself and was deleted afterwards.
 func ended(p *corev1.Pod, phase corev1.PodPhase) {
 	p.Status.Phase, p.DeletionGracePeriodSeconds, p.DeletionTimestamp = phase, new(int64), new(metav1.NewTime(p.DeletionTimestamp.Add(-time.Minute)))
 }
@@ -80,7 +80,7 @@ func (l *life) paused(reason batch.Reason, since int) {
 	l.job.Status.Conditions = append(l.job.Status.Conditions, c)
 }
 
-// lives are jobs whose timelines are golden files.
+// lives holds the jobs whose timelines are compared with golden files.
 var lives = map[string]func() *life{
 	"paused-two-pods": func() *life {
 		l := newLife(120, map[string]int32{"w": 2})
@@ -92,7 +92,7 @@ var lives = map[string]func() *life{
 		}
 		return l
 	},
-	"resumed": func() *life { // twice, of which the cluster has forgotten the first time
+	"resumed": func() *life { // resumed twice; the cluster has forgotten the first time
 		l := newLife(300, map[string]int32{"w": 1})
 		l.paused(batch.ReasonResumed, 270)
 		l.event(batch.EventJobPaused, 250)
@@ -103,7 +103,7 @@ var lives = map[string]func() *life{
 		l.replica("w", 0, batch.ReplicaRunning, 2)
 		return l
 	},
-	"resumed-long-ago": func() *life { // the condition tells when it was resumed, and the pods when they were stopped
+	"resumed-long-ago": func() *life { // the condition shows when the job was resumed, and the pods show when they were stopped
 		l := newLife(300, map[string]int32{"w": 2})
 		l.paused(batch.ReasonResumed, 120)
 		for rank := range 2 {
@@ -113,7 +113,7 @@ var lives = map[string]func() *life{
 		}
 		return l
 	},
-	"paused-unseen": func() *life { // by a console that has started since
+	"paused-unseen": func() *life { // the console started after the pause
 		l := newLife(120, map[string]int32{"w": 2})
 		l.paused(batch.ReasonPaused, 90)
 		l.event(batch.EventJobPaused, 30)
@@ -125,7 +125,7 @@ var lives = map[string]func() *life{
 		l.replica("w", 1, batch.ReplicaPending, 0)
 		return l
 	},
-	"paused-shortly": func() *life { // it was resumed before its pods had ended
+	"paused-shortly": func() *life { // the job was resumed before its pods had ended
 		l := newLife(100, map[string]int32{"w": 1})
 		l.paused(batch.ReasonResumed, 52)
 		l.event(batch.EventJobPaused, 50)
@@ -179,8 +179,7 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-// TestTimelineOfAJobThatWasDeletedWhilePaused verifies that the archive's conditions tell of pauses whose events are
-// lost.
+// TestTimelineOfAJobThatWasDeletedWhilePaused verifies that archived conditions show pauses whose events are lost.
 func TestTimelineOfAJobThatWasDeletedWhilePaused(t *testing.T) {
 	l := newLife(200, map[string]int32{"w": 1})
 	l.paused(batch.ReasonPaused, 100)
@@ -208,7 +207,8 @@ func TestTimelineOfAJobThatWasDeletedWhilePaused(t *testing.T) {
 	golden.Compare(t, "testdata/timeline-archived-paused.golden", asYAML(t, p.Timeline))
 }
 
-// TestPausedReplicasAreNoTrouble verifies that neither lanes of groups nor a heat map paint a pause of a large job.
+// TestPausedReplicasAreNoTrouble verifies that neither grouped lanes nor a heat map show segments for the paused
+// replicas of a large job.
 func TestPausedReplicasAreNoTrouble(t *testing.T) {
 	for _, n := range []int{200, 2000} {
 		l := newLife(200, map[string]int32{"w": int32(n)})
@@ -239,8 +239,8 @@ func TestPausedReplicasAreNoTrouble(t *testing.T) {
 	}
 }
 
-// TestEarlierAttempts verifies that the attempts that no row of a replica shows are listed, the newest first, and that
-// they are few.
+// TestEarlierAttempts verifies that attempts without a row of a replica are listed, newest first, and that their number
+// is limited.
 func TestEarlierAttempts(t *testing.T) {
 	l := lives["scaled"]()
 	l.in.Taken = func(string) bool { return false }

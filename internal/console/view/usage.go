@@ -13,12 +13,12 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// UsageFilter selects what the page of usage shows. It is a part of the URL.
+// UsageFilter selects the contents of the usage page. It is part of the URL.
 type UsageFilter struct {
 	By archive.By
-	// Resource is empty for the one of which jobs held the most.
+	// Resource is the resource to show; empty selects the most used one.
 	Resource, Namespace string
-	// From and To are as in the URL: days such as 2026-01-31, or times.
+	// From and To have the format of the URL: days such as 2026-01-31, or times.
 	From, To string
 }
 
@@ -53,11 +53,11 @@ func (f UsageFilter) Href() string { return pathWith(UsagePath, f.values()) }
 
 const day = 24 * time.Hour
 
-// defaultDays is the number of days, with today, that the page shows if the filter does not say it.
+// defaultDays is the number of days, including today, that the page shows by default.
 const defaultDays = 30
 
-// Query returns the query for the filter. Its steps are hours, days or weeks of UTC. problem says which value has no meaning
-// and was left out; empty if all have one.
+// Query returns the query for the filter. Its steps are hours, days or weeks in UTC. problem names a value that was
+// ignored because it is invalid; empty if all values are valid.
 func (f UsageFilter) Query(now time.Time) (q archive.UsageQuery, problem string) {
 	now = now.UTC().Truncate(time.Second)
 	q = archive.UsageQuery{By: f.By, Namespace: f.Namespace}
@@ -88,17 +88,17 @@ func (f UsageFilter) Query(now time.Time) (q archive.UsageQuery, problem string)
 	return q, problem
 }
 
-// maxUsageSteps bounds the number of bars.
+// maxUsageSteps is the largest number of bars.
 const maxUsageSteps = 300
 
-// UsagePart is a piece of a bar. Y and H are percentages of the height.
+// UsagePart is a part of a bar. Y and H are percentages of the height.
 type UsagePart struct {
 	Y, H   float64
 	Colour int
 	Title  string
 }
 
-// UsageBar is what was used in one step. X and W are percentages of the width.
+// UsageBar is the usage in one step. X and W are percentages of the width.
 type UsageBar struct {
 	X, W  float64
 	Parts []UsagePart
@@ -112,16 +112,16 @@ type UsageKey struct {
 	Colour int
 }
 
-// UsageTick is a mark on the axis of hours. Y is a percentage of the height.
+// UsageTick is a mark on the vertical axis. Y is a percentage of the height.
 type UsageTick struct {
 	Y    float64
 	Text string
 }
 
-// UsagePage shows what jobs held of one resource.
+// UsagePage shows the usage of one resource.
 type UsagePage struct {
 	Tabs, Bys, Spans []Link
-	// By says what the sums are by, for the head of a column.
+	// By is the key of the sums, for the column header.
 	By             string
 	Filter         UsageFilter
 	Resources      []string
@@ -131,15 +131,15 @@ type UsagePage struct {
 	Ticks          []Tick
 	Lines          []UsageTick
 	Keys           []UsageKey
-	// CSV is the path of the same sums as a file.
+	// CSV is the path of the same sums as a CSV file.
 	CSV     string
 	Problem string
 }
 
-// usageColours is the number of keys with a colour of their own.
+// usageColours is the number of keys that have their own colour.
 const usageColours = 10
 
-// Usage returns the page of a filter and its query, of which all are the sums.
+// Usage returns the page of a filter. all holds the sums of the filter's query.
 func Usage(f UsageFilter, q *archive.UsageQuery, all []archive.Usage, problem string, now time.Time) UsagePage {
 	p := UsagePage{Tabs: historyTabs(UsagePath), Filter: f, Problem: problem, By: strings.ToUpper(string(f.By[:1])) + string(f.By[1:])}
 	for _, by := range bys {
@@ -173,14 +173,14 @@ func SumsOf(all []archive.Usage, resource string) []archive.Usage {
 	return own
 }
 
-// MostUsed returns the resource that a filter selects: the one of which the most was used, if it names none.
+// MostUsed returns the resource that a filter selects; if it names none, the most used one.
 func (f UsageFilter) MostUsed(all []archive.Usage) string {
 	resource, _ := mostUsed(all, f.Resource)
 	return resource
 }
 
-// mostUsed returns the chosen resource and all to choose from. Without a choice, it is the extended resource of which the
-// most was used, such as a GPU, or else cpu.
+// mostUsed returns the selected resource and all resources in the sums. If none is selected, it returns the most used
+// extended resource, such as a GPU, or else cpu.
 func mostUsed(all []archive.Usage, chosen string) (resource string, names []string) {
 	hours, set := map[string]float64{}, map[string]bool{}
 	for _, u := range all {
@@ -206,7 +206,7 @@ func mostUsed(all []archive.Usage, chosen string) (resource string, names []stri
 	return resource, names
 }
 
-// unitOf returns what hours of a resource are called.
+// unitOf returns the unit of a resource's hours, for example GPU-hours.
 func unitOf(resource string) string {
 	switch {
 	case resource == "cpu":
@@ -219,7 +219,7 @@ func unitOf(resource string) string {
 	return "hours of " + resource
 }
 
-// sum fills the totals by key, the largest first, which get the colours.
+// sum computes the totals by key, largest first. The largest totals get colours.
 func (p *UsagePage) sum(own []archive.Usage) {
 	hours, total := map[string]float64{}, 0.
 	for _, u := range own {
@@ -244,7 +244,7 @@ func (p *UsagePage) sum(own []archive.Usage) {
 	}
 }
 
-// draw fills the bars and their axes.
+// draw computes the bars and the axes.
 func (p *UsagePage) draw(q *archive.UsageQuery, own []archive.Usage) {
 	steps := int((q.To.Sub(q.From) + q.Step - 1) / q.Step)
 	if steps <= 0 {
@@ -286,7 +286,7 @@ func (p *UsagePage) draw(q *archive.UsageQuery, own []archive.Usage) {
 	}
 }
 
-// stepText names a step by its beginning.
+// stepText returns the name of a step, which is the time of its start.
 func stepText(q *archive.UsageQuery, step int) string {
 	from := q.From.Add(time.Duration(step) * q.Step)
 	if q.Step < day {
@@ -295,7 +295,7 @@ func stepText(q *archive.UsageQuery, step int) string {
 	return from.Format("2 Jan")
 }
 
-// ceiling returns the end of the axis for a largest value, and the distance of its lines.
+// ceiling returns the upper end of the axis for the largest value, and the distance between its lines.
 func ceiling(most float64) (top, line float64) {
 	if most <= 0 {
 		return 1, 1
@@ -310,8 +310,8 @@ func ceiling(most float64) (top, line float64) {
 	return line * math.Ceil(most/line-1e-9), line
 }
 
-// Hours returns a number of hours with a digit after the point or three significant ones, and with separators of
-// thousands. So parts add up to their sum as far as both are shown.
+// Hours formats a number of hours with one decimal, or with three significant digits below 10, and with thousands
+// separators. Displayed parts therefore add up to their sum, apart from rounding.
 func Hours(h float64) string {
 	switch {
 	case h == 0:
@@ -326,10 +326,10 @@ func Hours(h float64) string {
 	return separated(text) + "." + fraction
 }
 
-// Thousands returns a number with separators of thousands.
+// Thousands formats a number with thousands separators.
 func Thousands(n int) string { return separated(strconv.Itoa(n)) }
 
-// separated returns the digits of a whole number that is not negative with separators of thousands.
+// separated adds thousands separators to the digits of a non-negative integer.
 func separated(text string) string {
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]

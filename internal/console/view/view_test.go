@@ -33,7 +33,7 @@ func at(seconds int) metav1.Time {
 //go:embed testdata/*.yaml
 var files embed.FS
 
-// world reads the objects of a file.
+// world reads the objects in a file.
 func world(t *testing.T, file string) *JobInput {
 	t.Helper()
 	data, err := files.ReadFile(file)
@@ -75,7 +75,7 @@ func read[T any](t *testing.T, doc string) *T {
 	return o
 }
 
-// asYAML returns a view model for a golden file.
+// asYAML returns a view model as YAML for a golden file.
 func asYAML(t *testing.T, model any) string {
 	t.Helper()
 	data, err := json.Marshal(model)
@@ -190,7 +190,7 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// manyReplicas is a job with n replicas that all run, but for those that fail.
+// manyReplicas returns a job with n replicas, of which those that failing selects have failed and all others run.
 func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	replicas := int32(n)
 	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "big", CreationTimestamp: at(0)},
@@ -211,7 +211,7 @@ func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	return in
 }
 
-// podName returns a name for the pod of a rank.
+// podName returns the name of the pod of a rank.
 func podName(rank int) string {
 	return "big-w-" + resource.NewQuantity(int64(rank), resource.DecimalSI).String()
 }
@@ -230,8 +230,8 @@ func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
 	}
 }
 
-// TestHeatMap verifies that a heat map of 10,000 replicas shows a single failed replica, the state that most are in
-// elsewhere, and shades by the share of the replicas.
+// TestHeatMap verifies that a heat map of 10,000 replicas shows a single failed replica, otherwise the most frequent
+// state, and shades by the share of replicas.
 func TestHeatMap(t *testing.T) {
 	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).wholeTimeline()
 	if !timeline.Heat || len(timeline.Lanes) != heatRows || timeline.Grouped != 125 {
@@ -264,8 +264,8 @@ func TestQueues(t *testing.T) {
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
 }
 
-// TestDominantShareIsThatOfTheScheduler verifies which resource and whole a queue's share is of, in each of many
-// renderings.
+// TestDominantShareIsThatOfTheScheduler verifies that a queue's dominant share names the same resource and total as the
+// scheduler's, in every rendering.
 func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	list := func(pairs ...string) corev1.ResourceList {
 		l := corev1.ResourceList{}
@@ -304,8 +304,8 @@ func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	}
 }
 
-// TestPlaceSaysWhatItIsAmong verifies that somebody who may see the groups of one namespace is not told that nobody is
-// ahead.
+// TestPlaceSaysWhatItIsAmong verifies that users who may see the groups of only one namespace are not told that no
+// group is ahead.
 func TestPlaceSaysWhatItIsAmong(t *testing.T) {
 	in := world(t, "testdata/restarting.yaml")
 	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}
