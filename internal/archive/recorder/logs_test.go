@@ -44,7 +44,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// Pods of a replica have the same name, so that the log of the next attempt may be read by mistake.
+// TestLogOfTheNextAttemptIsNotTaken verifies that the recorder does not store the log of the next attempt: all pods of
+// a replica have the same name.
 func TestLogOfTheNextAttemptIsNotTaken(t *testing.T) {
 	end := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	for begin, later := range map[time.Duration]bool{-time.Hour: false, time.Second: false, 3 * time.Second: true} {
