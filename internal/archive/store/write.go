@@ -31,7 +31,7 @@ func (b *Batch) Size() int {
 	return len(b.Jobs) + len(b.Attempts) + len(b.Events) + len(b.Logs) + len(b.Gone) + len(b.Lost)
 }
 
-// Write writes a whole batch. If it returns an error, it has written nothing.
+// Write writes a batch completely or, if it returns an error, not at all.
 func (s *Store) Write(ctx context.Context, b *Batch) error {
 	err := s.transact(ctx, func(tx *tx) error {
 		for _, j := range b.Jobs {
