@@ -25,7 +25,7 @@ type Access interface {
 	MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error)
 }
 
-// API is the HTTP handler.
+// API is the HTTP handler of the archive.
 type API struct {
 	store *store.Store
 	admit func(http.ResponseWriter, *http.Request) Access
