@@ -109,7 +109,7 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 	}
 }
 
-// deleted is a request to delete a pod after some seconds, with a grace period.
+// deleted requests the deletion of a pod after some seconds, with a grace period.
 func deleted(after int, grace int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(stamp(after+int(grace))), &grace
