@@ -54,7 +54,7 @@ var (
 	errorWithin = regexp.MustCompile(`\b(ERROR|FATAL|CRITICAL|PANIC)\b|"level(name)?": ?"(error|fatal|critical)"|\blevel=(error|fatal)\b|\b(Segmentation fault|Bus error|core dumped|Out of memory|OutOfMemoryError|No such file or directory|Permission denied|No space left on device)\b|` +
 		`\b(CUDA|NCCL|cuDNN|HIP|MPI) error\b|\bNCCL WARN\b|\b(cudaError[A-Z]|nccl\w+Error\b)|\b(CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_([A-RT-Z]|S[A-TV-Z])|device-side assert triggered|exited on signal \d`)
 	noError = regexp.MustCompile(`(?i)\b(0|no|without) errors?\b|\blog[-_ ]?level\W+(to )?error`)
-	// A panic or fatal error of Go, and the lines of the dump that follows it.
+	// goPanic matches a panic or fatal error of Go, and goDump the lines of the dump that follows it.
 	goPanic = regexp.MustCompile(`^(panic|fatal error): |^[\d/]+ [\d:.]+ http: panic serving |^goroutine \d+ \[.*\]:$`)
 	goDump  = regexp.MustCompile(`^$|^\t?panic: |^\[signal |^goroutine \d+ .*:$|^[^\s(]+\.\S*\(.*\)$|^\t\S+:\d+( \+0x[0-9a-f]+)?$|^created by |^runtime stack:$|^exit status \d+$|^\.\.\.additional frames elided`)
 	// stackFrame matches the lines after the first line of a Java or JavaScript error.
