@@ -29,7 +29,7 @@ func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespa
 	return r[resource.Resource+" in "+namespace], nil
 }
 
-// archived opens an archive with a job in each of two namespaces.
+// archived returns an archive with one job in each of two namespaces.
 func archived(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "archive.db"), store.Options{})
