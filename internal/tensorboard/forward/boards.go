@@ -22,7 +22,7 @@ const (
 	startTime = 10 * time.Second
 )
 
-// ErrSuspended means that a TensorBoard has to be resumed first.
+// ErrSuspended means that a TensorBoard must be resumed first.
 var ErrSuspended = errors.New("it is suspended")
 
 // Boards holds the TensorBoards that a user of this machine has opened, each at one address. An address is closed after
