@@ -58,7 +58,8 @@ var ErrToken = errors.New("the cluster does not accept these credentials")
 // User returns the owner of a token; ErrToken if the API server does not accept the token.
 func (r *Reviews) User(ctx context.Context, token string) (*User, error) {
 	return r.users.get(ctx, sha256.Sum256([]byte(token)), nil, func() (*User, time.Duration, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout) // other callers wait for this answer too, so it must not depend on the first caller's context
+		// Other callers may wait for this answer too, so it must not depend on the first caller's context.
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		review, err := r.Client.AuthenticationV1().TokenReviews().Create(ctx, &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		switch {
@@ -101,7 +102,8 @@ func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAtt
 	fresh := func(asked time.Time) bool { return r.rights.now().Sub(asked) < refused }
 	q := question{u.ID, a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
 	return r.rights.get(ctx, q, fresh, func() (bool, time.Duration, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout) // other callers wait for this answer too, so it must not depend on the first caller's context
+		// Other callers may wait for this answer too, so it must not depend on the first caller's context.
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		extra := map[string]authorization.ExtraValue{}
 		for name, values := range u.Extra {
@@ -130,7 +132,8 @@ type Rights struct {
 // watch shows.
 func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.Scope {
 	may := func(namespace string, refused time.Duration) bool {
-		allowed, err := r.Reviews.may(context.Background(), r.User, &authorization.ResourceAttributes{ // may has a timeout
+		// may limits the time of the review.
+		allowed, err := r.Reviews.may(context.Background(), r.User, &authorization.ResourceAttributes{
 			Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: namespace}, refused)
 		return err == nil && allowed
 	}
@@ -138,7 +141,8 @@ func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.S
 		return live.Scope{All: true}
 	}
 	refused := r.Reviews.TTL
-	if len(namespaces) > 1 { // a question about one namespace comes from a page about that namespace, which must not show an old refusal
+	// A question about one namespace comes from a page about that namespace, which must not show an old refusal.
+	if len(namespaces) > 1 {
 		refused *= denied
 	}
 	scope := live.Scope{In: make(map[string]bool, len(namespaces))}
