@@ -33,7 +33,9 @@ func (o *options) reviewPermissions(client *rest.Config) (*permissions.Review, e
 	review := &permissions.Review{Program: "the console", Remedy: mend, Client: reviews.SelfSubjectAccessReviews()}
 	for _, rule := range role.Rules {
 		review.Needed = append(review.Needed, permissions.Of(rule, "", func(resource string) bool {
-			return resource == "namespaces" && o.settings.Archive.Address == "" // the archive records the UID of the namespace kube-system
+			// The archive records the UID of the namespace kube-system, so the console reads namespaces only with an
+			// archive.
+			return resource == "namespaces" && o.settings.Archive.Address == ""
 		})...)
 	}
 	return review, nil
