@@ -113,7 +113,8 @@ func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	s.mu.Unlock()
 	var synced sync.WaitGroup
 	synced.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) { // HasSynced of the registration: the handler has received every object in the store
+		// The registration's HasSynced reports that the handler has received every object in the store.
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			settled()
 		}
 	})
