@@ -59,7 +59,8 @@ func New(o Options) *Server {
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)
-	s.handle("POST /act/ask", (*visit).askMany) // POST, because many proxies do not accept a URL with the addresses of 200 jobs
+	// POST, because many proxies do not accept a URL with the addresses of 200 jobs.
+	s.handle("POST /act/ask", (*visit).askMany)
 	s.handle("POST /act", (*visit).actMany)
 	s.handle("GET /queues", (*visit).queues)
 	s.handle("GET /nodes", (*visit).nodes)
