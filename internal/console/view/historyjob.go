@@ -108,7 +108,8 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 
 // bury adapts the page to a deleted job: no replica is shown as running, whatever its last status was.
 func (p *HistoryJobPage) bury(j *archive.JobDetails) {
-	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact }) // the TensorBoard was deleted with the job
+	// The TensorBoard was deleted with the job.
+	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact })
 	p.Facts = append(p.Facts, Fact{Name: "Gone", At: j.Gone})
 	p.Timeline.Live, p.Deleting, p.Running = false, false, 0
 	if j.Outcome() != archive.Deleted {

@@ -103,7 +103,8 @@ var lives = map[string]func() *life{
 		l.replica("w", 0, batch.ReplicaRunning, 2)
 		return l
 	},
-	"resumed-long-ago": func() *life { // the condition shows when the job was resumed, and the pods show when they were stopped
+	// The condition shows when the job was resumed, and the pods show when they were stopped.
+	"resumed-long-ago": func() *life {
 		l := newLife(300, map[string]int32{"w": 2})
 		l.paused(batch.ReasonResumed, 120)
 		for rank := range 2 {
