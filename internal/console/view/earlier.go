@@ -50,7 +50,7 @@ func (l *lane) row(a *attempt) AttemptRow {
 // LinkArchive links the page to the job's record in the archive, and earlier attempts to their archived logs. path is
 // the path of the record's page.
 func (p *JobPage) LinkArchive(path string) {
-	p.Facts = append(p.Facts, Fact{Name: "History", Text: "the archive's record of it", Href: path})
+	p.Facts = append(p.Facts, Fact{Name: "History", Text: "archived record", Href: path})
 	for i := range p.Earlier {
 		p.Earlier[i].Logs = logsOfAttempt(path, p.Earlier[i].Replica, p.Earlier[i].Number)
 	}

@@ -162,9 +162,9 @@ var outcomes = []string{string(batch.JobSucceeded), string(batch.JobFailed), arc
 
 // History returns the page of a filter. list is the archive's answer to the query of the filter.
 func History(f HistoryFilter, list *archive.JobList, problem string) HistoryPage {
-	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes, About: "All jobs that the archive has, the newest first: those that are gone, and those that still exist."}
+	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes, About: "All archived jobs, newest first, including those that still exist."}
 	if f.Gone {
-		p.About = "Jobs that are gone, the newest first."
+		p.About = "Jobs that no longer exist, newest first."
 	}
 	for _, j := range list.Jobs {
 		p.Rows = append(p.Rows, historyRowOf(j))
