@@ -2,12 +2,13 @@ package podlog
 
 import (
 	"context"
+	"reflect"
 	"time"
 )
 
 // Merge emits the values of several channels in the order of their times, until all channels are closed or ctx ends. It
-// preserves the order within each channel. Merge waits for the next value of each channel, but not longer than patience
-// while it has values of other channels. If a channel is late, Merge stops receiving from it.
+// preserves the order within each channel. Merge waits for the next value of each channel. If none of those that it waits
+// for has a value for the duration patience, they are late, and Merge stops receiving from them.
 func Merge[T any](ctx context.Context, sources []<-chan T, at func(T) time.Time, patience time.Duration, emit func(T)) {
 	m := &merger[T]{heads: make([]*T, len(sources)), sources: append([]<-chan T(nil), sources...)}
 	for m.fill(ctx, patience) {
@@ -33,7 +34,44 @@ type merger[T any] struct {
 
 // fill receives the next value of each source whose head is nil. It returns false if ctx has ended.
 func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
-	var late <-chan time.Time
+	var timer *time.Timer
+	for {
+		pending := m.receive()
+		if len(pending) == 0 {
+			return true
+		}
+		if timer == nil {
+			timer = time.NewTimer(patience)
+			defer timer.Stop()
+		}
+		cases := []reflect.SelectCase{
+			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}, {Dir: reflect.SelectRecv, Chan: reflect.ValueOf(timer.C)},
+		}
+		fixed := len(cases)
+		for _, i := range pending {
+			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(m.sources[i])})
+		}
+		chosen, value, open := reflect.Select(cases)
+		switch chosen {
+		case 0:
+			return false
+		case 1:
+			for _, i := range m.receive() {
+				m.sources[i] = nil
+			}
+			return true
+		}
+		var v T
+		if open {
+			v = value.Interface().(T)
+		}
+		m.take(pending[chosen-fixed], v, open)
+		timer.Reset(patience)
+	}
+}
+
+// receive takes the values that are ready, and returns the indexes of sources that are open and have no value yet.
+func (m *merger[T]) receive() (pending []int) {
 	for i, source := range m.sources {
 		if source == nil || m.heads[i] != nil {
 			continue
@@ -41,27 +79,11 @@ func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
 		select {
 		case v, open := <-source:
 			m.take(i, v, open)
-			continue
 		default:
-		}
-		if late == nil {
-			timer := time.NewTimer(patience)
-			defer timer.Stop()
-			late = timer.C
-		}
-		select {
-		case v, open := <-source:
-			m.take(i, v, open)
-		case <-late:
-			m.sources[i] = nil
-			done := make(chan time.Time)
-			close(done)
-			late = done // all other sources without a value are late too
-		case <-ctx.Done():
-			return false
+			pending = append(pending, i)
 		}
 	}
-	return true
+	return pending
 }
 
 func (m *merger[T]) take(i int, v T, open bool) {

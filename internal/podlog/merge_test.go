@@ -22,15 +22,16 @@ func TestMergeIsInOrderOfTimes(t *testing.T) {
 				source := make(chan int)
 				sources[i] = source
 				values := make([]int, r.IntN(40))
+				delays := make([]time.Duration, len(values))
 				for k := range values {
-					values[k] = r.IntN(200)*1000 + i
+					values[k], delays[k] = r.IntN(200)*1000+i, time.Duration(r.IntN(3))*time.Millisecond
 				}
 				slices.Sort(values)
 				want = append(want, values...)
 				go func() {
 					defer close(source)
-					for _, v := range values {
-						time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
+					for k, v := range values {
+						time.Sleep(delays[k])
 						source <- v
 					}
 				}()
@@ -62,5 +63,31 @@ func TestMergeDoesNotWaitForSilentSources(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		Merge(ctx, []<-chan int{make(chan int)}, stampOf, time.Hour, func(int) {})
+	})
+}
+
+// TestMergeWaitsWhileSourcesBegin verifies that a busy machine, on which many logs begin one after the other, does not
+// change the order of their lines, even if one log is silent.
+func TestMergeWaitsWhileSourcesBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sources := []<-chan int{make(chan int)}
+		var want []int
+		for i := range 20 {
+			source := make(chan int)
+			sources = append(sources, source)
+			want = append(want, (20-i)*1000)
+			go func() {
+				time.Sleep(time.Duration(i) * 2 * time.Second)
+				source <- (20 - i) * 1000
+				close(source)
+			}()
+		}
+		begin := time.Now()
+		var got []int
+		Merge(t.Context(), sources, stampOf, 3*time.Second, func(v int) { got = append(got, v) })
+		slices.Sort(want)
+		if !slices.Equal(got, want) || time.Since(begin) != 19*2*time.Second+3*time.Second {
+			t.Errorf("%d after %s", got, time.Since(begin))
+		}
 	})
 }

@@ -72,8 +72,9 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	i.apply("install", this, "crds.keep=false")
 	w.probe()
 	w.checkKept()
+	w.setPause(false)
 	w.release()
-	w.awaitPhases(map[string]int{"gang Succeeded": gangs, "running Succeeded": running, "restarted Succeeded": restarted,
+	w.awaitPhases(map[string]int{"gang Succeeded": gangs, "running Succeeded": running, "paused Succeeded": paused, "restarted Succeeded": restarted,
 		"succeeded Succeeded": succeeded, "failed Failed": failed})
 	w.checkRestarts()
 

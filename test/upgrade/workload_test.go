@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -93,7 +94,7 @@ func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas 
 
 // Numbers of jobs. There is room for all gangs but the last two.
 const (
-	running, restarted, succeeded, failed, gangs = 38, 6, 4, 2, 10
+	running, paused, restarted, succeeded, failed, gangs = 35, 3, 6, 4, 2, 10
 
 	gangSize, fittingGangs = 2, 8
 )
@@ -108,11 +109,13 @@ func (w *workload) start(queue string) {
 	}
 	add("gang", gangs, queue, waits, "Never", gangSize)
 	add("running", running, "", waits, "Never", 1)
+	add("paused", paused, "", waits, "Never", 1)
+	w.setPause(true)
 	add("restarted", restarted, "", restartsOnce, "OnFailure", 1)
 	add("succeeded", succeeded, "", succeeds, "Never", 1)
 	add("failed", failed, "", fails, "Never", 1)
 	w.awaitPhases(map[string]int{
-		"gang Running": fittingGangs, "gang Pending": gangs - fittingGangs, "running Running": running, "restarted Running": restarted,
+		"gang Running": fittingGangs, "gang Pending": gangs - fittingGangs, "running Running": running, "paused Paused": paused, "restarted Running": restarted,
 		"succeeded Succeeded": succeeded, "failed Failed": failed,
 	})
 	w.Await("each that restarts has done so", func() error {
@@ -124,6 +127,19 @@ func (w *workload) start(queue string) {
 		return nil
 	})
 	w.pods, w.jobs = w.podStates(), w.jobStates()
+}
+
+// setPause pauses or resumes the jobs that are paused during the upgrades.
+func (w *workload) setPause(on bool) {
+	w.Helper()
+	all, err := w.Jobs(w.Context())
+	w.Must(err)
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"runMode":{"pause":{"enabled":%t}}}}`, on))
+	for _, j := range all {
+		if strings.HasPrefix(j.GetName(), "paused-") {
+			w.Must(w.Client.Patch(w.Context(), j, patch))
+		}
+	}
 }
 
 // release makes all waiting processes exit, and all processes that start later.

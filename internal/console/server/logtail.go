@@ -26,7 +26,7 @@ const (
 	// gather is how long lines are collected before they are sent, and mostAtOnce is the largest number of lines that
 	// are sent together.
 	gather, mostAtOnce = 150 * time.Millisecond, 5000
-	// mergePatience is how long a stream waits for a slow log before it sends the lines of other logs without it.
+	// mergePatience is how long a stream waits in vain for slow logs before it sends the lines of other logs without them.
 	mergePatience = 3 * time.Second
 	// goneTime is how long the log of a deleted pod is still read, because the pod's node may not answer.
 	goneTime = 5 * time.Second

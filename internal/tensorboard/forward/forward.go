@@ -2,7 +2,6 @@ package forward
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
@@ -71,12 +69,14 @@ func listen(ctx context.Context, port int) ([]net.Listener, int, error) {
 		}
 		chosen := first.Addr().(*net.TCPAddr).Port
 		second, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(chosen)))
-		switch {
-		case err == nil:
+		if err == nil {
 			return []net.Listener{first, second}, chosen, nil
-		case !errors.Is(err, syscall.EADDRINUSE):
+		}
+		probe, probeErr := config.Listen(ctx, "tcp6", "[::1]:0")
+		if probeErr != nil {
 			return []net.Listener{first}, chosen, nil // the machine has no IPv6 loopback address
 		}
+		_ = probe.Close() // so the port is in use
 		_ = first.Close()
 		if port != 0 || tries == 10 {
 			return nil, 0, err
