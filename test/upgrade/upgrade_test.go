@@ -79,8 +79,9 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	w.checkRestarts()
 
 	t.Log("removal of everything")
-	i.run("uninstall", "t9k-batch", "--wait")
+	w.deleteJobs()
 	w.awaitNoPods()
+	i.run("uninstall", "t9k-batch", "--wait")
 	s.Must(p.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}}))
 	checkRemains(s, before, nil)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -267,6 +268,15 @@ func (w *workload) delete(prefix string) {
 		}
 		return nil
 	})
+}
+
+// deleteJobs deletes all jobs. It does so before the removal of the CustomResourceDefinitions, because the garbage
+// collector can keep the pods of jobs whose kind no longer exists.
+func (w *workload) deleteJobs() {
+	w.Helper()
+	for _, kind := range kinds.All {
+		w.Must(w.Client.DeleteAllOf(w.Context(), kind.New(), client.InNamespace(w.Namespace), client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	}
 }
 
 // awaitNoPods waits until no pod of the workload is left.
