@@ -315,7 +315,7 @@ func TestConsoleLogsAreOfOneJob(t *testing.T) {
 	pushed, ended := viewer.listen(job.path("/stream"))
 	w.awaitLines(pushed, 1)
 	w.Must(w.Client.Delete(t.Context(), job.job))
-	w.Must(w.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again-w-0"}}))
+	w.Must(client.IgnoreNotFound(w.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again-w-0"}})))
 	w.awaitGone("again-w-0", &corev1.Pod{})
 	job.Forget(w.Namespace, "again-w-0")
 	job.job = jobs.New("again", jobs.Role("w", 1, kubelet.Run))
