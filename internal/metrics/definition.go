@@ -1,6 +1,6 @@
-// Package metrics defines the metrics of the operator, the scheduler and the console: names, labels and buckets. It measures
-// nothing itself: the packages that observe something make their collectors from these definitions. The reference in
-// docs/reference/metrics.md is generated from All. Start reading at All.
+// Package metrics defines the metrics of the operator, the scheduler and the console: names, labels and buckets. It
+// measures nothing itself: the packages that observe something make their collectors from these definitions. The
+// reference in docs/reference/metrics.md is generated from All. Start reading at All.
 package metrics
 
 import (
@@ -33,7 +33,7 @@ const (
 // Label is a label of a metric.
 type Label struct {
 	Name string
-	// Help says which values the label has. They are bounded: no label names a job, a group or a pod.
+	// Help describes the values of the label. They are bounded: no label names a job, a group or a pod.
 	Help string
 }
 

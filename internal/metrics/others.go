@@ -6,14 +6,14 @@ type Other struct {
 	Type       Type
 	// Source is the library or program that defines the metric.
 	Source string
-	// Programs serve the metric.
+	// Programs are the programs that serve the metric.
 	Programs []Program
 }
 
-// APIServer serves metrics about webhooks.
+// APIServer is the API server, which serves metrics about webhooks.
 const APIServer Program = "kube-apiserver"
 
-// Others returns the metrics of others that the alerts and dashboards use.
+// Others returns the metrics of libraries and other programs that the alerts and dashboards use.
 func Others() []Other {
 	const runtime, clientGo, apiServer, scheduler = "controller-runtime", "client-go", "kube-apiserver", "kube-scheduler"
 	operator, both, all := []Program{Operator}, []Program{Operator, Scheduler}, []Program{Operator, Scheduler, Console}

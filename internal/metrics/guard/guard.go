@@ -1,5 +1,5 @@
-// Package guard keeps metrics for those who may read them: the API server says who sends a request, and whether they may
-// get the path. Start reading at New.
+// Package guard protects metrics: it asks the API server who sends a request and whether this user may read the path.
+// Start reading at New.
 package guard
 
 import (
@@ -21,7 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// How long the answers of the API server to reviews are kept.
+// These are the times for which the API server's answers to reviews are cached, and the timeout of a review.
 const (
 	authenticationTTL = time.Minute
 	allowedTTL        = 5 * time.Minute
@@ -31,7 +31,7 @@ const (
 
 // New returns a filter that asks the API server who sends a request and whether this user may make it. The filter of
 // controller-runtime answers an invalid token with 500, which looks like a fault of the program. This one answers with
-// 401, as Kubernetes' own programs do.
+// 401, as Kubernetes' own components do.
 func New(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// reviewer answers the reviews of an API server: the token "reader" is of a user who may read metrics, "other" of one
-// who may not, and every other token is invalid.
+// reviewer answers reviews like an API server: the token "reader" belongs to a user who may read metrics, "other" to a
+// user who may not, and every other token is invalid.
 func reviewer(t *testing.T) *rest.Config {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any
