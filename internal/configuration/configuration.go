@@ -1,5 +1,5 @@
-// Package configuration reads the programs' settings of config.tensorstack.dev/v1alpha1: it decodes them strictly, sets
-// their defaults and validates them. It knows no program. Start reading at Operator.
+// Package configuration reads the settings of the programs, whose API is config.tensorstack.dev/v1alpha1: it decodes
+// them strictly, sets their defaults and validates them. It does not depend on any program. Start reading at Operator.
 package configuration
 
 import (
@@ -17,8 +17,8 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// FromFile reads the settings in a file, or the defaults if the path is empty. A file without text has lost its settings,
-// so it is an error.
+// FromFile reads the settings from a file. If the path is empty, it returns the defaults. An empty file is an error,
+// because its settings have been lost.
 func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error) {
 	var text []byte
 	if path != "" {
@@ -37,8 +37,8 @@ func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error
 	return settings, nil
 }
 
-// Operator reads the operator's settings from YAML or JSON; empty text has none. A field that the text does not set has
-// its value in base, and else its default.
+// Operator reads the operator's settings from YAML or JSON; an empty text sets no field. A field that the text does not
+// set keeps its value in base; if base does not set it either, it gets its default.
 func Operator(text []byte, base *configv1alpha1.OperatorConfiguration) (*configv1alpha1.OperatorConfiguration, error) {
 	c := base.DeepCopy()
 	if len(text) > 0 {
@@ -50,8 +50,8 @@ func Operator(text []byte, base *configv1alpha1.OperatorConfiguration) (*configv
 	return c, validateOperator(c).ToAggregate()
 }
 
-// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON; empty text has none. The path is that of
-// the arguments in their file, for errors.
+// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON; an empty text sets no field. Errors name
+// fields relative to path, which is the path of the arguments in their file.
 func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error) {
 	a := &configv1alpha1.T9kGangArgs{}
 	if len(text) > 0 {
@@ -65,7 +65,7 @@ func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error
 
 // decode reads text into an object of a kind. Every error names the path of its field.
 func decode(text []byte, into any, kind string, path *field.Path) error {
-	data, err := yaml.YAMLToJSONStrict(text) // it detects duplicate fields
+	data, err := yaml.YAMLToJSONStrict(text) // detects duplicate fields
 	if err != nil {
 		return fmt.Errorf("reading YAML: %w", err)
 	}
@@ -89,8 +89,8 @@ func decode(text []byte, into any, kind string, path *field.Path) error {
 	return nil
 }
 
-// checkKind verifies the apiVersion and the kind before the fields are read: those of another kind would all be
-// unknown.
+// checkKind verifies the apiVersion and the kind before the fields are decoded, because otherwise every field of
+// another kind would be reported as unknown.
 func checkKind(data []byte, kind string, path *field.Path) error {
 	found := metav1.TypeMeta{}
 	if err := json.UnmarshalCaseSensitivePreserveInts(data, &found); err != nil {

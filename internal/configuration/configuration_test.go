@@ -105,8 +105,8 @@ func TestGangArgsErrorsNameThePathInTheFile(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreThoseOfTheMarkers checks the defaults against the markers of the types, from which the reference is
-// generated.
+// TestDefaultsAreThoseOfTheMarkers verifies that the defaults equal the default markers of the types, from which the
+// reference is generated.
 func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	marked := regexp.MustCompile(`(?s)\+default=("?)([^\n"]*)"?\n(?:\t// \+[^\n]*\n)*\t\w+ +\S+ +` + "`" + `json:"(\w+)`)
 	operator, gang, console := &configv1alpha1.OperatorConfiguration{}, &configv1alpha1.T9kGangArgs{}, &configv1alpha1.ConsoleConfiguration{}
@@ -136,7 +136,7 @@ func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	}
 }
 
-// TestInstalledFileIsValid verifies the operator's file of config/default.
+// TestInstalledFileIsValid verifies that the operator's configuration file in config/operator is valid.
 func TestInstalledFileIsValid(t *testing.T) {
 	data, err := os.ReadFile("../../config/operator/config_map.yaml")
 	if err != nil {

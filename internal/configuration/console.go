@@ -11,7 +11,7 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// Console reads the console's settings from YAML or JSON; empty text has none.
+// Console reads the console's settings from YAML or JSON; an empty text sets no field.
 func Console(text []byte) (*configv1alpha1.ConsoleConfiguration, error) {
 	c := &configv1alpha1.ConsoleConfiguration{}
 	if len(text) > 0 {
@@ -33,7 +33,7 @@ func setConsoleDefaults(c *configv1alpha1.ConsoleConfiguration) {
 	set(&c.Archive.MaxLogSize, resource.MustParse("1Gi"))
 }
 
-// validateConsole validates settings whose defaults are set.
+// validateConsole validates settings whose defaults have been set.
 func validateConsole(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	var all field.ErrorList
 	add := func(err *field.Error) {
@@ -60,7 +60,7 @@ func validateConsole(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	return append(all, validateSignIn(c)...)
 }
 
-// validateSignIn validates how users sign in.
+// validateSignIn validates the sign-in settings.
 func validateSignIn(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	if c.SignIn == nil {
 		return nil
@@ -82,7 +82,7 @@ func validateSignIn(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	return all
 }
 
-// isOrigin reports whether an address has a scheme of the web, a host and no path.
+// isOrigin reports whether an address has the scheme http or https, a host and no path.
 func isOrigin(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && (u.Path == "" || u.Path == "/")

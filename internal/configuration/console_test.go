@@ -53,8 +53,8 @@ func TestErrorsOfTheConsoleNameTheFieldAndTheRemedy(t *testing.T) {
 	}
 }
 
-// TestRenderedFilesAreValid verifies the files of config/console, and those that the chart renders with the values of its
-// tests.
+// TestRenderedFilesAreValid verifies that the files of config/console and those that the chart renders with its test
+// values are valid.
 func TestRenderedFilesAreValid(t *testing.T) {
 	golden, err := filepath.Glob("../../tools/packaging/chart/testdata/*.golden.yaml")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 // Off is the bind address that disables a server.
 const Off = "0"
 
-// Serves reports whether a server with this address runs.
+// Serves reports whether a server with this address is enabled.
 func Serves(address string) bool { return address != "" && address != Off }
 
-// validateOperator validates settings whose defaults are set.
+// validateOperator validates settings whose defaults have been set.
 func validateOperator(c *configv1alpha1.OperatorConfiguration) field.ErrorList {
 	var all field.ErrorList
 	add := func(err *field.Error) {
@@ -54,7 +54,7 @@ func validateOperator(c *configv1alpha1.OperatorConfiguration) field.ErrorList {
 	return append(all, validateTracing(c.Tracing, field.NewPath("tracing"))...)
 }
 
-// validateGang validates arguments whose defaults are set.
+// validateGang validates arguments whose defaults have been set.
 func validateGang(a *configv1alpha1.T9kGangArgs, path *field.Path) field.ErrorList {
 	var all field.ErrorList
 	add := func(err *field.Error) {
