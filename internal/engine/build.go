@@ -15,8 +15,8 @@ import (
 )
 
 // build turns the decisions into the objects to create. It creates the PodGroup before the first pod, so that the
-// scheduler never sees a pod without its group. A job that has succeeded, unless a failure of the same time is seen, gets
-// nothing new.
+// scheduler never sees a pod without its group. It creates nothing while the job's success is contested (see
+// Plan.Contested).
 func (p *pass) build() {
 	if p.finished || p.verdict.over() || p.plan.Contested || p.mode == batch.RunPause {
 		return
@@ -30,7 +30,7 @@ func (p *pass) build() {
 	for _, r := range p.create {
 		attempt := r.attempt
 		if r.disrupted {
-			attempt++ // the record still refers to the pod that was taken away
+			attempt++ // the record still refers to the disrupted pod
 		}
 		p.plan.Pods = append(p.plan.Pods, NewPod{r.Member, p.mode, attempt, r.restarts, r.backoff, p.next.Restarts, p.next.BackoffCount})
 	}
@@ -95,8 +95,8 @@ func (j *Job) service() *corev1.Service {
 }
 
 // group returns the PodGroup of the replicas that have pods or will get them. Pods that have ended count as long as
-// they exist: the scheduler counts them too. A replica that has ended for good and has no pod, for example after a
-// pause, does not count, because the scheduler would wait for it for ever.
+// they exist, because the scheduler counts them too. A replica that has ended for good and has no pod, for example
+// after a pause, does not count, because the scheduler would wait for it forever.
 func (p *pass) group() *scheduling.PodGroup {
 	g := &scheduling.PodGroup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: scheduling.GroupVersion.String(), Kind: "PodGroup"},

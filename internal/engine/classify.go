@@ -20,13 +20,13 @@ const (
 	notEnded ending = iota
 	succeeded
 	failed
-	// disrupted pods were evicted, preempted, rejected or deleted by others. The operator replaces them and charges no
-	// restart.
+	// disrupted means that the pod was evicted, preempted, rejected or deleted by others. The operator replaces it and
+	// charges no restart.
 	disrupted
 )
 
-// reasonEvicted is the pod.status.reason that a kubelet sets when it evicts a pod: the node is under pressure, or the
-// pod exceeded a limit of its own.
+// reasonEvicted is the pod.status.reason that a kubelet sets when it evicts a pod, either because the node is under
+// pressure or because the pod exceeded its own limits.
 const reasonEvicted = "Evicted"
 
 // admissionReasons are the values of pod.status.reason with which a kubelet rejects a pod because its node currently
@@ -52,13 +52,13 @@ func (x *Role) classify(pod *corev1.Pod) ending {
 func (x *Role) lastState(pod *corev1.Pod) ending {
 	main := x.mainEnd(pod)
 	switch {
-	// A kubelet may report a disruption only after the containers that it killed have ended, so a failure proves
-	// nothing.
+	// A kubelet may report a disruption only after the containers that it killed have ended, so a failure does not show
+	// that the container failed by itself.
 	case main != nil && isDisrupted(pod) && (main.ExitCode != 0 || !endedBeforeDisruption(main, pod)):
 		return disrupted
 	case main != nil && main.ExitCode == 0 && (pod.Status.Reason != reasonEvicted || disruption(pod) != nil):
 		return succeeded
-	case main != nil: // failed, or exited with 0 when its kubelet evicted it for exceeding a limit of its own
+	case main != nil: // failed, or exited with 0 but was evicted for exceeding its own limits
 		return failed
 	case pod.Status.Phase == corev1.PodSucceeded:
 		return succeeded
@@ -86,7 +86,7 @@ func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 
 // ends yields the ends of the containers that the end of the replica depends on: the main container if it decides and
 // has ended, otherwise all containers except native sidecars. The kubelet stops native sidecars after the others have
-// ended, so their exit codes mean nothing.
+// ended, so their exit codes do not count.
 func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] {
 	return func(yield func(*corev1.ContainerStateTerminated) bool) {
 		if t := x.mainEnd(pod); t != nil {
@@ -115,10 +115,10 @@ func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) 
 	return c != nil && (sameClock || !clockBehind(pod)) && t.FinishedAt.Time.Before(c.LastTransitionTime.Time)
 }
 
-// isDisrupted reports whether others took a pod away or rejected it. A component that takes a running pod away sets the
-// condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it, and
+// isDisrupted reports whether another component removed or rejected a pod. A component that removes a running pod sets
+// the condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it, and
 // gives the same reason as a kubelet under pressure that rejects a pod. Only the evicted pod has container statuses;
-// they may show no container that has started, because the kubelet removes the containers of such a pod at once.
+// they may show no container that has started, because the kubelet removes the containers of such a pod immediately.
 func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
 	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") ||
@@ -155,9 +155,9 @@ func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	return !finished.IsZero() && !clockBehind(pod) && finished.Before(deletionAsked(pod))
 }
 
-// clockBehind reports whether the clock of the pod's node is certainly behind that of the API server: a container is
-// said to have started before the pod was created. What the node says to have come before a request to the API server
-// may then have come after it.
+// clockBehind reports whether the clock of the pod's node is certainly behind that of the API server: a container has a
+// start time before the creation of the pod. An event that the node dates before a request to the API server may then
+// have happened after the request.
 func clockBehind(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
 		var started metav1.Time
@@ -222,8 +222,9 @@ func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
 	return started, finished
 }
 
-// SucceededUndeleted reports whether a pod has succeeded while nobody was taking it away. If a watch shows a pod in
-// this state before it shows the deletion, the pod succeeded first.
+// SucceededUndeleted reports whether a pod has succeeded and is neither disrupted nor being deleted. If a watch shows a
+// pod in this state before it shows the deletion, the pod succeeded first. The end of a pod in debug mode is not a
+// success.
 func SucceededUndeleted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil && disruption(pod) == nil && pod.Status.Reason == "" &&
 		pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)

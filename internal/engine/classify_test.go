@@ -10,8 +10,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestFailedPodsAreClassifiedByWhatEndedThem lists the states that kubelet 1.36 and the controllers write on failed
-// pods.
+// TestFailedPodsAreClassifiedByWhatEndedThem verifies the classification of the states that kubelet 1.36 and the
+// controllers write on failed pods.
 func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	killed := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}}}}
@@ -21,8 +21,8 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	running := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	waiting := []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
-	// The kubelet removes the containers of a pod that it evicts, also before it has read how they ended. What it then
-	// reports first is a container that waits to be created and has been terminated.
+	// The kubelet removes the containers of a pod that it evicts, even before it has read how they ended. It then first
+	// reports a container that waits to be created and was terminated before.
 	removed := []corev1.ContainerStatus{{Name: "main",
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 		LastTerminationState: untracked[0].State}}
@@ -76,8 +76,8 @@ func TestFailedPodsAreClassifiedByWhatEndedThem(t *testing.T) {
 	}
 }
 
-// TestBrokenStorageLimitIsCharged verifies that the restart limit counts evictions for a pod's own storage limit: a
-// replica that fills its volume does so each time.
+// TestBrokenStorageLimitIsCharged verifies that evictions for exceeding a pod's own storage limit count towards the
+// restart limit, because a replica that fills its volume does so after every restart.
 func TestBrokenStorageLimitIsCharged(t *testing.T) {
 	p := newPlay(t, 1, 1).pass().run(0).pass()
 	p.exit(0, 137).pod(0).Status.Reason = "Evicted"
@@ -89,8 +89,8 @@ func TestBrokenStorageLimitIsCharged(t *testing.T) {
 	}
 }
 
-// TestNativeSidecarsDoNotDecide verifies that exit codes of native sidecars are ignored: the kubelet stops these after
-// the other containers have ended.
+// TestNativeSidecarsDoNotDecide verifies that the exit codes of native sidecars are ignored, because the kubelet stops
+// native sidecars after the other containers have ended.
 func TestNativeSidecarsDoNotDecide(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	at := func(code int32, second int) corev1.ContainerState {

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// skew sets the times that the node of a pod wrote as a node does whose clock is ahead by skew.
+// skew shifts the times that the node wrote into a pod's status as if the clock of the node were ahead by skew.
 func (p *play) skew(rank int, skew time.Duration) *play {
 	pod := p.pod(rank)
 	for i := range pod.Status.ContainerStatuses {
@@ -25,7 +25,7 @@ func (p *play) skew(rank int, skew time.Duration) *play {
 	return p
 }
 
-// newLeader makes the next pass one of a process that has not observed the job before.
+// newLeader makes the next pass run as in a new process, which has not observed the job before.
 func (p *play) newLeader() *play {
 	p.seen.LastPass, p.seen.Ends = time.Time{}, nil
 	return p
@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// TestNodeClocksDoNotChangeBackoff verifies that the delay of a restart is neither longer nor shorter if the clock of
-// the node is wrong.
+// TestNodeClocksDoNotChangeBackoff verifies that a wrong node clock makes the delay of a restart neither longer nor
+// shorter.
 func TestNodeClocksDoNotChangeBackoff(t *testing.T) {
 	for clock, skew := range skews {
 		for name, end := range backoffEnds {
@@ -79,8 +79,8 @@ func TestNodeClocksDoNotChangeBackoff(t *testing.T) {
 	}
 }
 
-// TestNodeClockBehindDoesNotSkipBackoff verifies that a clock that is behind shortens the delay after a long run by no
-// more than a kubelet may be late, if a pass has seen the pod run.
+// TestNodeClockBehindDoesNotSkipBackoff verifies that, if a pass has observed the pod running, a node clock that is
+// behind shortens the delay by at most reportLag plus the time since that pass.
 func TestNodeClockBehindDoesNotSkipBackoff(t *testing.T) {
 	p := secondEnd(t, func(p *play) { p.after(9*time.Minute).pass().after(time.Second).exit(0, 1) })
 	p.skew(0, -5*time.Minute).pass().want(batch.JobPending, 1)
@@ -89,8 +89,8 @@ func TestNodeClockBehindDoesNotSkipBackoff(t *testing.T) {
 	}
 }
 
-// TestLateReportDoesNotProlongBackoff verifies that the delay counts from the end if the kubelet says for a second
-// longer that the pod runs.
+// TestLateReportDoesNotProlongBackoff verifies that the delay counts from the end of the pod even if a pass still
+// observes the pod running a second later.
 func TestLateReportDoesNotProlongBackoff(t *testing.T) {
 	p := secondEnd(t, func(p *play) { p.exit(0, 1) })
 	ended := p.pod(0).Status
@@ -103,7 +103,8 @@ func TestLateReportDoesNotProlongBackoff(t *testing.T) {
 	}
 }
 
-// TestNodeClocksDoNotDelayTheFirstRestart verifies that the first restart comes at once, whatever the node's clock.
+// TestNodeClocksDoNotDelayTheFirstRestart verifies that the first restart is immediate, whatever the node's clock
+// shows.
 func TestNodeClocksDoNotDelayTheFirstRestart(t *testing.T) {
 	for clock, skew := range skews {
 		t.Run(clock, func(t *testing.T) {
@@ -117,7 +118,7 @@ func TestNodeClocksDoNotDelayTheFirstRestart(t *testing.T) {
 func TestNewLeaderKeepsBackoff(t *testing.T) {
 	for _, c := range []struct {
 		clock string
-		want  time.Duration // the delay that remains for a leader that begins 4 s after the end
+		want  time.Duration // the delay that remains for a leader that starts 4 s after the end
 	}{
 		{"right", 6 * time.Second}, {"5 min ahead", 10 * time.Second}, {"5 min behind", 4 * time.Second},
 		{"a day ahead", 10 * time.Second}, {"a day behind", 4 * time.Second},
@@ -132,7 +133,8 @@ func TestNewLeaderKeepsBackoff(t *testing.T) {
 	}
 }
 
-// TestOwnClockDoesNotChangeBackoff verifies the delay if the clock of this process differs from all others.
+// TestOwnClockDoesNotChangeBackoff verifies that the delay is the same if the clock of this process differs from all
+// others.
 func TestOwnClockDoesNotChangeBackoff(t *testing.T) {
 	for clock, skew := range skews {
 		t.Run(clock, func(t *testing.T) {
@@ -158,7 +160,7 @@ func TestBackoffSurvivesManyPasses(t *testing.T) {
 	}
 }
 
-// TestNodeClocksDoNotKeepSidecars verifies that sidecars are stopped at their time, whatever the node's clock.
+// TestNodeClocksDoNotKeepSidecars verifies that sidecars are stopped on time, whatever the node's clock shows.
 func TestNodeClocksDoNotKeepSidecars(t *testing.T) {
 	for clock, skew := range skews {
 		t.Run(clock, func(t *testing.T) {
@@ -172,8 +174,8 @@ func TestNodeClocksDoNotKeepSidecars(t *testing.T) {
 	}
 }
 
-// TestSlowNodeClocksProveNoSuccess verifies that a pod that was taken away and then exited with 0 has not succeeded,
-// although its node says that it exited before: the node's clock is behind.
+// TestSlowNodeClocksProveNoSuccess verifies that a pod that exits with 0 after its deletion or preemption has not
+// succeeded, even if its node, whose clock is behind, reports an earlier exit.
 func TestSlowNodeClocksProveNoSuccess(t *testing.T) {
 	const skew = -5 * time.Minute
 	preempted := func(p *play, reason string) {

@@ -39,7 +39,7 @@ func (p *pass) setConditions(s *batch.JobStatus) {
 	stamp(s, all, metav1.NewTime(p.seen.Now).Rfc3339Copy())
 }
 
-// initializedCondition reports whether the job was accepted. It stays true if a job that has begun is rejected later.
+// initializedCondition reports whether the job was accepted. It stays true if a job that has started is rejected later.
 func (p *pass) initializedCondition() batch.JobCondition {
 	if old := condition(p.old, batch.JobInitialized); p.finished && old != nil {
 		return *old

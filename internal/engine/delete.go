@@ -28,16 +28,16 @@ func (p *pass) deletedAtEnd(ended bool) bool {
 	return p.CleanUp == batch.CleanUpAll || !ended && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline())
 }
 
-// createdAfterEnd reports whether a replica's pod was created after the job had finished. An operator may do that which
-// does not know yet that another one leads. Times have a resolution of one second, and the clock of the API server may be
-// ahead, so a pod that the status names is from before.
+// createdAfterEnd reports whether a replica's pod was created after the job had finished. An operator that does not
+// know yet that it is no longer the leader may create such a pod. Times have a resolution of one second, and the clock
+// of the API server may be ahead, so a pod that the status names never counts.
 func (p *pass) createdAfterEnd(r *replica, pod *corev1.Pod) bool {
 	end := p.old.CompletionTime
 	return p.finished && end != nil && r.past.uid == "" && !pod.CreationTimestamp.Before(end)
 }
 
-// confirmGone asks for live pods if a paused job would forget a pod that the observer has never seen: it may be there, and end
-// by itself.
+// confirmGone asks for live pods before a paused job forgets a pod that the observer has never seen: the pod may still
+// exist, and may end by itself.
 func (p *pass) confirmGone(r *replica) {
 	if p.mode == batch.RunPause && r.pod == nil && p.seen.Unconfirmed[types.UID(r.past.uid)] && !p.seen.Live {
 		p.plan.Refresh = true

@@ -43,7 +43,7 @@ func (p *pass) anySucceeded() bool {
 	if p.mode == batch.RunDebug || p.old.RunMode == batch.RunDebug {
 		return false
 	}
-	stays := func(role string) *Role { // returns the role if its successes are final, else nil
+	stays := func(role string) *Role { // returns the role if its successes are final, otherwise nil
 		i := slices.IndexFunc(p.Roles, func(r Role) bool { return r.Type == role && !r.Restart.OnSuccess })
 		if i < 0 {
 			return nil

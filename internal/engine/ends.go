@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nextStart returns the earliest time of the replacement of a replica's pod; zero means at once. The first replacement
-// comes at once, the second after BackoffBase; the delay then doubles up to BackoffMax. No delay is shorter than the time to
-// read the log.
+// nextStart returns the earliest time at which a replica's pod may be replaced; zero means immediately. The first
+// replacement is immediate, the second comes after BackoffBase, and the delay then doubles up to BackoffMax. If the pod
+// may have a log, the delay is at least LogReadTime.
 func (p *pass) nextStart(r *replica) time.Time {
 	delay := max(backoffDelay(r.nextBackoff(p.cfg), p.cfg), p.logReadTime(r))
 	if delay == 0 {
@@ -18,7 +18,8 @@ func (p *pass) nextStart(r *replica) time.Time {
 	return p.endedSince(r).Add(delay)
 }
 
-// logReadTime returns how long the pod of an ended replica stays after its end because it may have a log.
+// logReadTime returns how long the pod of an ended replica must remain so that its log can be read; zero if no
+// container has started, because there is no log then.
 func (p *pass) logReadTime(r *replica) time.Duration {
 	if started, _ := r.role.lifetime(r.pod); started.IsZero() {
 		return 0
@@ -26,7 +27,7 @@ func (p *pass) logReadTime(r *replica) time.Duration {
 	return p.cfg.LogReadTime
 }
 
-// logUnread reports whether the pod of an ended replica has to stay because its log may not have been read yet.
+// logUnread reports whether the pod of an ended replica must remain because its log may not have been read yet.
 func (p *pass) logUnread(r *replica) bool {
 	stays := p.logReadTime(r)
 	if stays == 0 || r.pod.DeletionTimestamp != nil {
@@ -40,14 +41,14 @@ func (p *pass) logUnread(r *replica) bool {
 	return true
 }
 
-// reportLag is how long a pod may seem to run after its end: one second until its kubelet notices, and one for the
+// reportLag is how long a pod may appear to run after its end: one second until its kubelet notices, and one for the
 // rounding of times.
 const reportLag = 2 * time.Second
 
-// endedSince returns when the pod of an ended replica ended, by the clock of Seen.Now. The pod shows that by the clock
-// of its node, which may be wrong by any amount. Therefore it only decides within what this clock knows: the end was
-// not long before the last pass, which did not show it, nor before the creation of the pod, and it is not in the
-// future. Later passes return the same time.
+// endedSince returns when the pod of an ended replica ended, by the clock of Seen.Now. The time in the pod comes from
+// the clock of its node, which may be wrong by any amount. It is therefore limited to the range that this process
+// knows: at most reportLag before the last pass, which did not show the end; not before the creation of the pod; and
+// not in the future. Later passes return the same time.
 func (p *pass) endedSince(r *replica) time.Time {
 	at, known := p.seen.Ends[r.pod.UID]
 	if !known {
@@ -60,7 +61,7 @@ func (p *pass) endedSince(r *replica) time.Time {
 		if !p.seen.LastPass.IsZero() {
 			ago = min(ago, now.Sub(p.seen.LastPass)+reportLag)
 		}
-		at = now.Add(-max(ago, 0)) // keeps the monotonic reading of now, so that later steps of the clock change nothing
+		at = now.Add(-max(ago, 0)) // keeps the monotonic reading of now, so that later clock steps have no effect
 	}
 	if p.plan.Ends == nil {
 		p.plan.Ends = map[types.UID]time.Time{}

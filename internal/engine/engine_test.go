@@ -130,8 +130,8 @@ func TestJobFailsWhenItsSuccessRulesCannotHold(t *testing.T) {
 	p.exit(0, 1).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
-// TestSuccessRulesWithoutFailureRules verifies that, with success rules only, replicas that no rule names do not
-// affect the result, and every rule remains possible.
+// TestSuccessRulesWithoutFailureRules verifies that, with success rules only, replicas that no rule names do not affect
+// the result, and every rule remains possible.
 func TestSuccessRulesWithoutFailureRules(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}, {Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}

@@ -35,7 +35,7 @@ func warning(reason batch.Reason, format string, args ...any) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// of returns the event with the replicas that it is about.
+// of returns the event with the replicas that it is about, up to maxNamed.
 func (e Event) of(replicas ...string) Event {
 	e.Replicas = replicas[:min(len(replicas), maxNamed)]
 	return e
@@ -156,15 +156,15 @@ func (p *pass) refusalEvents(next *batch.JobStatus) {
 	p.event(warning(c.Reason, "%s", c.Message))
 }
 
-// obstacles are the reasons of the Running condition that may need action by a person.
+// obstacles are the reasons of the Running condition that a person may have to act on.
 var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonImpossible, batch.ReasonNotStarted}
 
-// heldResources emits a warning if pods still run after the end of their job.
+// heldResources emits a warning if pods still run after their job has finished.
 func (p *pass) heldResources() {
 	n := 0
 	for i := range p.replicas {
 		r := &p.replicas[i]
-		// The queue is about to end a pod that is too old.
+		// A pod that is too old does not count, because its queue is about to end it.
 		if r.pod != nil && r.phase != batch.ReplicaDeleted && r.role.classify(r.pod) == notEnded && !tooOld(r.pod) {
 			n++
 		}

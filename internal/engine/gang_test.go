@@ -30,8 +30,8 @@ func (p *play) wantGroup(least, worker int32) {
 	}
 }
 
-// TestGroupMinimumExcludesFinishedReplicas verifies that the minimum of a group is the number of pods that will
-// exist: finished replicas without a pod do not count.
+// TestGroupMinimumExcludesFinishedReplicas verifies that the minimum of a group is the number of pods that will exist:
+// finished replicas without a pod do not count.
 func TestGroupMinimumExcludesFinishedReplicas(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 3, ByRole: true}
@@ -57,8 +57,8 @@ func TestGroupMinimumExcludesFinishedReplicas(t *testing.T) {
 	}
 }
 
-// TestGroupConditionsExplainWaiting verifies that only the scheduler's conditions explain why a job waits, because
-// the operator's counts lag.
+// TestGroupConditionsExplainWaiting verifies that only the scheduler's conditions explain why a job waits, because the
+// operator's counts lag behind.
 func TestGroupConditionsExplainWaiting(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2}
@@ -69,7 +69,7 @@ func TestGroupConditionsExplainWaiting(t *testing.T) {
 	say(scheduling.SufficientGroupMember, "0 of 2 exist")
 	p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: scheduling.ReasonImpossible, Message: "waits until all of PodGroup job can start"}}
-	// A pod's reason may be visible before its group's.
+	// A pod's reason may be visible before that of its group.
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 	say(scheduling.GroupScheduled, "queue q is closed")
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
@@ -86,8 +86,8 @@ func TestGroupConditionsExplainWaiting(t *testing.T) {
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 }
 
-// TestResumeIsNoDisruption verifies that a job that resumes before the operator observes that its pods are gone was
-// not disrupted.
+// TestResumeIsNoDisruption verifies that a job is not disrupted if it resumes before the operator observes that its
+// pods have been deleted.
 func TestResumeIsNoDisruption(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Pause = true
@@ -104,7 +104,8 @@ func TestResumeIsNoDisruption(t *testing.T) {
 	}
 }
 
-// TestDisruptedReplicaHasTheReason verifies that a disrupted replica has the reason of the component that removed it.
+// TestDisruptedReplicaHasTheReason verifies that the status of a disrupted replica has the reason given by the
+// component that removed the pod.
 func TestDisruptedReplicaHasTheReason(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.pod(0).DeletionTimestamp = &metav1.Time{Time: p.now}
@@ -115,8 +116,7 @@ func TestDisruptedReplicaHasTheReason(t *testing.T) {
 	}
 }
 
-// TestNoWarningForPodsThatTheirQueueEnds verifies that no warning is emitted for pods that their queue is about to
-// end.
+// TestNoWarningForPodsThatTheirQueueEnds verifies that no warning is emitted for pods that their queue is about to end.
 func TestNoWarningForPodsThatTheirQueueEnds(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass()
 	for rank := range 2 {

@@ -15,8 +15,8 @@ import (
 // ReasonBackOff is the reason of a replica that has ended and will restart after a delay.
 const ReasonBackOff = "BackOff"
 
-// incident is the state of a pass about ends that lead to restarts. docs/designs/0009-incidents.md defines which ends
-// form one incident.
+// incident is the part of the state of a pass that concerns ends that lead to restarts. docs/designs/0009-incidents.md
+// defines which ends form one incident.
 type incident struct {
 	// open is true while the last incident continues: not all replicas have run again since it began.
 	open bool
@@ -116,7 +116,7 @@ func (p *pass) allowRestart(r *replica) {
 func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 	joins := joinsOpen || p.inc.first != nil
 	if limit := r.role.Restart.Limit; limit != nil && r.restarts >= *limit {
-		// The replica had already failed for good.
+		// before is true if the replica had already failed for good when the incident began.
 		before := joinsOpen && r.endedAt().Before(p.old.Incident.StartTime.Time)
 		return joins && r.restartsAll() && !before
 	}
@@ -132,8 +132,8 @@ func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 // restartsAll reports whether the replica's end restarts all replicas.
 func (r *replica) restartsAll() bool { return r.role.Restart.All && r.result != succeeded }
 
-// restartConsequences marks the replicas for restart that failed together with or after the lead. Their failures count
-// as consequences of the lead's, so their exit codes do not matter.
+// restartConsequences marks for restart the replicas that failed together with the lead or after it. Their failures
+// count as consequences of the lead's failure, so their exit codes do not matter.
 func (p *pass) restartConsequences() {
 	lead := p.inc.lead
 	if lead == nil {
@@ -297,11 +297,11 @@ func (p *pass) recovered(s *batch.JobStatus, at time.Time) {
 	p.inc.recovered = s.Incident
 }
 
-// describe returns the description of the incident that a replica begins. The caller calls it before the replica's pod
-// is replaced.
+// describe returns the description of the incident that a replica begins. It must be called before the replica's pod is
+// replaced.
 func (p *pass) describe(r *replica) batch.Incident {
 	at := r.endedAt()
-	if at.IsZero() || at.After(p.seen.Now) { // the clock of its node is ahead
+	if at.IsZero() || at.After(p.seen.Now) { // the clock of the pod's node is ahead
 		at = p.seen.Now
 	}
 	i := batch.Incident{Replica: r.name, Scope: batch.RestartReplica, Charged: !r.disrupted, ExitCode: r.exit, Reason: r.reason,

@@ -28,7 +28,7 @@ func (p *play) runAll() *play {
 	return p
 }
 
-// recover runs passes and lets back-offs elapse until all replicas run.
+// recover runs passes and lets back-off delays elapse until all replicas run.
 func (p *play) recover() *play {
 	p.t.Helper()
 	for range 4 {
@@ -135,8 +135,8 @@ func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 	})
 }
 
-// TestCrashAfterAnUnseenStartIsAnotherIncident verifies that the containers' times show a moment at which all replicas
-// ran, even if only a later crash was observed.
+// TestCrashAfterAnUnseenStartIsAnotherIncident verifies that a crash begins another incident if the containers' times
+// show that all replicas ran before it, even if no pass observed that.
 func TestCrashAfterAnUnseenStartIsAnotherIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)
@@ -169,7 +169,7 @@ func TestDisruptionRestartsAllUncharged(t *testing.T) {
 		"evicted": func(p *play) {
 			p.exit(2, 137).pod(2).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 				Reason: "EvictionByEvictionAPI", LastTransitionTime: metav1.NewTime(p.now)}}
-			p.exit(3, 1) // the replica waited for the disrupted one
+			p.exit(3, 1) // the replica failed because it waited for the disrupted one
 		},
 		"ending": func(p *play) {
 			at, grace := metav1.NewTime(p.now.Add(30*time.Second)), int64(30)
@@ -241,7 +241,7 @@ func TestDeletedAndUnstartedPodsBeginNoIncident(t *testing.T) {
 	})
 }
 
-// TestSuccessBeforeTheIncidentIsKept verifies that a success counts even if it is seen only after its pod was
+// TestSuccessBeforeTheIncidentIsKept verifies that a success counts even if it is observed only after its pod was
 // superseded.
 func TestSuccessBeforeTheIncidentIsKept(t *testing.T) {
 	p := newIncidents(t, batch.RestartJob, 3)
@@ -254,8 +254,8 @@ func TestSuccessBeforeTheIncidentIsKept(t *testing.T) {
 	}
 }
 
-// TestPermanentFailuresAroundAnIncident verifies that replicas that fail with or after the lead restart whatever their
-// exit code; replicas that failed before it do not.
+// TestPermanentFailuresAroundAnIncident verifies that replicas that fail together with the lead or after it restart
+// whatever their exit code is, and that replicas that failed before it do not.
 func TestPermanentFailuresAroundAnIncident(t *testing.T) {
 	for name, earlier := range map[string]bool{"before": true, "after": false} {
 		t.Run(name, func(t *testing.T) {
@@ -307,8 +307,8 @@ func TestIncidentsBackOff(t *testing.T) {
 	p.after(10*time.Minute).exit(7, 1).pass().wantRestarting(4)
 }
 
-// TestReplicaLimitCountsIncidentsItBegan verifies that in scope Job the limit of a GenericJob counts the incidents
-// that a replica began.
+// TestReplicaLimitCountsIncidentsItBegan verifies that in scope Job the limit of a GenericJob counts the incidents that
+// a replica began.
 func TestReplicaLimitCountsIncidentsItBegan(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Roles[0].Restart.All = true
@@ -316,7 +316,7 @@ func TestReplicaLimitCountsIncidentsItBegan(t *testing.T) {
 	p.pass().runAll().after(time.Minute).pass()
 	p.exit(1, 1).recover().want(batch.JobRunning, 1)
 	p.exit(2, 1).recover().want(batch.JobRunning, 2)
-	p.exit(1, 1).recover().want(batch.JobRunning, 2) // permanently
+	p.exit(1, 1).recover().want(batch.JobRunning, 2) // the replica has failed for good
 	if r := p.stat.Tasks[0].Replicas[1]; r.Phase != batch.ReplicaFailed || r.RestartCount != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -327,8 +327,8 @@ func TestReplicaLimitCountsIncidentsItBegan(t *testing.T) {
 	p.exit(0, 1).after(time.Hour).pass().want(batch.JobFailed, 3).wantReason(batch.JobFailedCondition, batch.ReasonSuccessRulesUnsatisfiable)
 }
 
-// TestIncidentsOutliveTheirStatus verifies that a lost status regains its counts from the pods, and that a status
-// that lists few replicas loses no counts.
+// TestIncidentsOutliveTheirStatus verifies that a lost status regains its counts from the pods, and that a status that
+// omits replicas loses no counts.
 func TestIncidentsOutliveTheirStatus(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 3)
@@ -379,8 +379,8 @@ func TestRecoveryIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestConsequenceRestartsWithAll verifies that a replica which restarts only because all do is not charged, and waits for the
-// others, although its own role restarts replicas alone and its limit is used up.
+// TestConsequenceRestartsWithAll verifies that a replica which restarts only because all do is not charged, and waits
+// for the others, although its own role restarts replicas alone and its limit is used up.
 func TestConsequenceRestartsWithAll(t *testing.T) {
 	p := newPlay(t, 2, 3)
 	p.cfg.LogReadTime = 5 * time.Second
@@ -400,7 +400,7 @@ func TestConsequenceRestartsWithAll(t *testing.T) {
 	ended := metav1.NewTime(p.now)
 	p.after(2*time.Second).exit(0, 1).pass().after(6 * time.Second).pass()
 	lead(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, StartedAt: ended, FinishedAt: ended}}, corev1.PodFailed)
-	p.pass() // the failure that came first is seen last, and its log is still read
+	p.pass() // the failure that came first is observed last, and its log is still read
 	if r := p.stat.Tasks[0].Replicas[0]; r.RestartCount > 0 || r.Attempt > 0 {
 		t.Errorf("the consequence restarts alone: %+v", r)
 	}

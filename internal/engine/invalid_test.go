@@ -59,8 +59,8 @@ func TestPodOfInvalidJobOnALostNodeIsDeleted(t *testing.T) {
 	}
 }
 
-// TestInvalidJobThatHasStartedContinues verifies that an error in a job that has started does not stop it, unless the
-// job cannot be interpreted or its size is unbounded.
+// TestInvalidJobThatHasStartedContinues verifies that an error in a job that has started does not stop the job, unless
+// the job cannot be interpreted or is too large.
 func TestInvalidJobThatHasStartedContinues(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.pass().run(0, 1).after(2*time.Second).pass().want(batch.JobRunning, 0)
@@ -70,8 +70,8 @@ func TestInvalidJobThatHasStartedContinues(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonInvalidSpec)
 }
 
-// TestInvalidJobThatHasNotStartedGetsNoPods verifies that the roles of an invalid job that has not started are
-// ignored: two may have the same name.
+// TestInvalidJobThatHasNotStartedGetsNoPods verifies that the roles of an invalid job that has not started are ignored:
+// two may have the same name.
 func TestInvalidJobThatHasNotStartedGetsNoPods(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Roles, p.job.Invalid = append(p.job.Roles, p.job.Roles[0]), "spec.replicaSpecs[1].type: another role has this name"

@@ -22,18 +22,18 @@ type Job struct {
 	Namespace, Name  string
 	UID              types.UID
 	Generation       int64
-	// Invalid is the validation error of the job; empty if the job is valid. The engine fails an invalid job at once,
-	// with one exception: it continues a job that has begun, if the job has roles. Such a job may have become invalid
-	// because a limit was lowered or a newer release is stricter.
+	// Invalid is the validation error of the job; empty if the job is valid. The engine fails an invalid job
+	// immediately, with one exception: it continues a job that has started, if the job has roles. Such a job may have
+	// become invalid because a limit was lowered or a newer release is stricter.
 	Invalid string
-	// Deleting is true once somebody has asked to delete the job. The engine then creates nothing.
+	// Deleting is true if the job has a deletion timestamp. The engine then plans nothing.
 	Deleting bool
 
 	// Roles lists the roles in the order of replicaSpecs. It is empty if the job cannot be interpreted.
 	Roles []Role
-	// Success and Failure are the finish rules. Without success rules the job succeeds when every replica has
-	// succeeded. Without rules of either sort the job fails when a replica has failed for good. A job fails in any case
-	// if none of its success rules can hold any more.
+	// Success and Failure are the finish rules. Without success rules, the job succeeds when every replica has
+	// succeeded. Without any rules, the job fails when a replica has failed for good. A job fails in any case if none
+	// of its success rules can hold any more.
 	Success, Failure []Rule
 	// Pause and Debug are the switches of the run mode. Pause takes precedence.
 	Pause, Debug bool
@@ -87,8 +87,8 @@ type Role struct {
 	// then stopped, and their exit codes do not count. If it is false, the replica ends when all containers have ended.
 	MainDecides bool
 	// Expand completes the pod of one rank: variables, environment, command lines. It may modify spec, which is a copy.
-	// The run mode's commands are already in spec, so that Expand completes them too. Nil means that there is nothing
-	// to do.
+	// The commands of the run mode are already in spec, so that Expand completes them too. Nil means that there is
+	// nothing to complete.
 	Expand func(rank int, spec *corev1.PodSpec)
 	// Debug configures the role's pods in debug mode.
 	Debug Debug
@@ -173,7 +173,7 @@ type Gang struct {
 	Queue     string
 	Priority  int32
 	MinMember int32
-	// ByRole gives each role a minimum of its own, which is the number of its replicas.
+	// ByRole gives each role its own minimum: the number of its replicas.
 	ByRole bool
 }
 

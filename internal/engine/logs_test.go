@@ -9,14 +9,14 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// reading starts a job of some replicas whose pods stay for 3 s after their ends.
+// reading starts a job whose ended pods remain for 3 s, so that their logs can be read.
 func reading(t *testing.T, replicas int) *play {
 	p := newPlay(t, replicas, 3)
 	p.cfg.LogReadTime = 3 * time.Second
 	return p.pass()
 }
 
-// staysFor verifies that a replica's pod is there until a time has passed, and not after it.
+// staysFor verifies that a replica's pod exists until d has passed, and no longer.
 func (p *play) staysFor(rank int, d time.Duration) {
 	p.t.Helper()
 	uid := p.pod(rank).UID
@@ -65,7 +65,8 @@ func TestEndedPodsStayUntilTheirLogsAreRead(t *testing.T) {
 	})
 }
 
-// Nobody waits for logs of pods that run or never ran, and nothing that a user asks for waits.
+// TestOtherDeletionsDoNotWaitForLogs verifies that no deletion waits for the log of a pod that runs or never ran, and
+// that no deletion on behalf of a user waits.
 func TestOtherDeletionsDoNotWaitForLogs(t *testing.T) {
 	for name, gone := range map[string]func(*play){
 		"clean-up of pods that run": func(p *play) {

@@ -74,7 +74,7 @@ func TestLateSuccessAwaitsLateFailures(t *testing.T) {
 	}
 }
 
-// TestSuccessWaitsForNothingElse verifies that the job succeeds at once if no failure rule could hold.
+// TestSuccessWaitsForNothingElse verifies that the job succeeds immediately if no failure rule could hold.
 func TestSuccessWaitsForNothingElse(t *testing.T) {
 	for name, change := range map[string]func(*play){
 		"all replicas of its failure rule succeeded": func(p *play) { p.exit(1, 0) },
@@ -95,11 +95,11 @@ func TestSuccessWaitsForNothingElse(t *testing.T) {
 	}
 }
 
-// TestContestedJobStartsNothing verifies that a job which has succeeded, unless a failure of the same time is seen, creates no
-// pods: the failure of such a pod would be none of that time.
+// TestContestedJobStartsNothing verifies that a job creates no pods while its success waits for failures of the same
+// time, because the failure of a new pod would come later.
 func TestContestedJobStartsNothing(t *testing.T) {
 	p := contest(t)
-	delete(p.pods, p.pod(1).Name) // somebody deletes it
+	delete(p.pods, p.pod(1).Name) // a user deletes it
 	p.exit(0, 0).pass()
 	if !p.plan.Contested || len(p.plan.Pods) > 0 {
 		t.Fatalf("contested %t, %d pods are created", p.plan.Contested, len(p.plan.Pods))
@@ -107,11 +107,12 @@ func TestContestedJobStartsNothing(t *testing.T) {
 	p.after(time.Second).pass().want(batch.JobSucceeded, 0)
 }
 
-// TestFailureWithoutATimeIsOrderedByWhenItWasSeen verifies that a failure whose pod does not show when it ended, as that of a
-// pod whose kubelet has removed the containers, is not earlier than the last pass without it.
+// TestFailureWithoutATimeIsOrderedByWhenItWasSeen verifies that, if a pod does not show when it failed (for example
+// because its kubelet has removed the containers), the failure counts as no earlier than the last pass that did not
+// show it.
 func TestFailureWithoutATimeIsOrderedByWhenItWasSeen(t *testing.T) {
 	for name, test := range map[string]struct {
-		seenAfter time.Duration // the time from the success, which is not seen either, to the last pass without the failure
+		seenAfter time.Duration // the time from the success to the last pass, which shows neither end
 		want      batch.JobPhase
 	}{
 		"long after the success": {10 * time.Second, batch.JobSucceeded},
@@ -134,7 +135,7 @@ func TestFailureWithoutATimeIsOrderedByWhenItWasSeen(t *testing.T) {
 	}
 }
 
-// running returns a pod as it was before it ended.
+// running returns a copy of a pod in its state before it ended.
 func running(pod *corev1.Pod) *corev1.Pod {
 	before := pod.DeepCopy()
 	before.Status.Phase = corev1.PodRunning
@@ -142,7 +143,7 @@ func running(pod *corev1.Pod) *corev1.Pod {
 	return before
 }
 
-// TestEarliestRuleDecides verifies that of several rules that hold, the one that held first decides.
+// TestEarliestRuleDecides verifies that, if several rules hold, the one that held first decides.
 func TestEarliestRuleDecides(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: "late", Members: []Member{{0, 0}, {0, 1}}}, {Text: "early", Members: []Member{{0, 0}}}}

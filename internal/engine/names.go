@@ -2,7 +2,7 @@ package engine
 
 import "strconv"
 
-// MaxNameLength is the largest length of a pod's hostname in characters, which is that of a DNS label.
+// MaxNameLength is the maximum length of a pod's hostname in characters, which is the maximum length of a DNS label.
 const MaxNameLength = 63
 
 // ReplicaName returns the name of a replica, of its pod and of the pod's host: JOB-ROLE-RANK.

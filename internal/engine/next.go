@@ -23,18 +23,18 @@ type Plan struct {
 	Refresh bool
 	// Contested is true while a success waits for failures of the same time that may not have been seen yet.
 	Contested bool
-	// Ends holds, by UID, when pods ended whose restarts or sidecars have to wait, by the clock of Seen.Now. The observer
-	// passes them to the next call: Next determines them when it first sees the ends.
+	// Ends holds the times, by UID, at which pods ended whose restarts or sidecars have to wait, by the clock of
+	// Seen.Now. Next determines a time when it first sees the end; the observer passes Ends to the next call.
 	Ends map[types.UID]time.Time
 	// Status is the status to write under an optimistic lock; nil if no status is to be written now.
 	Status *batch.JobStatus
 	// MaxDelay is the time for which the plan may be delayed while the API server is busy. It is zero if the plan may
 	// not be delayed, and positive only if Status reports nothing but progress and the plan has no other actions.
 	MaxDelay time.Duration
-	// Confirm asks to read the job from the API server before anything is deleted or created, and to stop if the job
-	// differs from the observed one. It is set if no status write checks this: a cached job that is older than the
-	// cached pods could make the controller recreate pods that were just cleaned up. The first pods of a job need
-	// neither check if Seen.Unwritten is set.
+	// Confirm asks the controller to read the job from the API server before it deletes or creates anything, and to
+	// stop if the job differs from the observed one. It is set if no status write checks this: a cached job that is
+	// older than the cached pods could make the controller recreate pods that were just cleaned up. The first pods of a
+	// job need neither check if Seen.Unwritten is set.
 	Confirm bool
 	// Delete lists the pods to delete. Each deletion has preconditions on the observed pod.
 	Delete []Deletion
@@ -120,8 +120,8 @@ type pass struct {
 	wake time.Time
 }
 
-// Next returns the plan for a job, given the observations of it. It is a function of its arguments and modifies none of
-// them. It may be called again at any time with the same or newer observations.
+// Next returns the plan for a job, given its observations. It is a function of its arguments and does not modify them.
+// It may be called again at any time with the same or newer observations.
 func Next(job *Job, seen Seen, cfg Config) Plan {
 	if job.Deleting {
 		return Plan{}
@@ -200,7 +200,7 @@ func (p *pass) resumed() bool {
 }
 
 // load sets up one replica for each rank, with its record and its pod. It deletes pods of ranks that the job does not
-// have, and pods that were created after its end.
+// have, and pods that were created after the job had finished.
 func (p *pass) load() {
 	p.replicas = make([]replica, 0, p.Replicas())
 	p.roles = make([][]replica, len(p.Roles))
@@ -263,7 +263,7 @@ func (p *pass) observe() {
 		r.observe(p, keep)
 		p.confirmGone(r)
 		p.noteFailure(r)
-		if p.old.RunMode == batch.RunPause && r.disrupted { // the pause took the pod away, not a disruption
+		if p.old.RunMode == batch.RunPause && r.disrupted { // the pause removed the pod, so it was not disrupted
 			r.disrupted, r.uid, r.reason = false, "", ""
 			r.attempt++
 		}
@@ -355,7 +355,7 @@ func (p *pass) cleanUp(r *replica) {
 	p.stopSidecars(r)
 }
 
-// forget records that a replica has no pod and gets none. Its next pod, if any, is a new attempt.
+// forget records that a replica has no pod and gets none. If it gets a pod later, that pod is a new attempt.
 func (p *pass) forget(r *replica) {
 	if r.uid == "" && r.attempt == 0 { // it never had a pod
 		r.phase, r.reason = batch.ReplicaPending, ""

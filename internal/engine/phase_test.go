@@ -84,8 +84,8 @@ func TestUnknownReplica(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// TestReplicasOfAJobCreatedPausedArePending verifies that a replica that never had a pod is pending, and none counts
-// as deleted.
+// TestReplicasOfAJobCreatedPausedArePending verifies that a replica that never had a pod is pending, and none counts as
+// deleted.
 func TestReplicasOfAJobCreatedPausedArePending(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Pause = true
@@ -117,8 +117,8 @@ func TestRefusalsEndWithTheRunMode(t *testing.T) {
 	p.pass().want(batch.JobResuming, 0).wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 }
 
-// TestQueueMaxDurationSparesJobsWhoseSidecarRuns verifies that a queue that ends a pod for its age does not end the
-// job if only the pod's sidecar still runs.
+// TestQueueMaxDurationSparesJobsWhoseSidecarRuns verifies that a queue that ends a pod because of its age does not end
+// the job if only the pod's sidecar still runs.
 func TestQueueMaxDurationSparesJobsWhoseSidecarRuns(t *testing.T) {
 	p := newSidecars(t, 0).exitMain(1, 0).after(2 * time.Second)
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -126,8 +126,8 @@ func TestQueueMaxDurationSparesJobsWhoseSidecarRuns(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// TestPodCreatedAfterTheEndIsDeleted verifies that a job whose clean-up policy keeps all pods does not keep a pod that an
-// operator created after the end, because it did not know yet that another one leads.
+// TestPodCreatedAfterTheEndIsDeleted verifies that a job whose clean-up policy keeps all pods does not keep a pod that
+// an operator created after the job had finished, because it did not know yet that it was no longer the leader.
 func TestPodCreatedAfterTheEndIsDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		created time.Duration // after the end

@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// play drives one job through passes. It applies each plan's creations and deletions at once.
+// play drives one job through passes. It applies each plan's creations and deletions immediately.
 type play struct {
 	t            *testing.T
 	job          *Job

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// forgedStatuses are statuses that any user with the right to write statuses could write.
+// forgedStatuses are statuses that any user who may write statuses could write.
 var forgedStatuses = map[string]string{
 	"ranks without end":            `{"runMode":"Immediate","tasks":[{"type":"worker","restartCount":0,"omitted":[{"ranks":"0-9000000000000000000","phase":"Running"}]}]}`,
 	"the same ranks many times":    `{"runMode":"Immediate","tasks":[{"type":"worker","restartCount":0,"omitted":[{"ranks":"0-9,0-9,0-9,0-9","phase":"Succeeded"},{"ranks":"0-9","phase":"Failed","exitCode":1}]}]}`,
@@ -37,7 +37,7 @@ func FuzzStatusReadBack(f *testing.F) {
 	f.Fuzz(readBack)
 }
 
-// readBack runs jobs of several sorts from a status that any user could have written, with and without pods.
+// readBack runs jobs of several types from a status that any user could have written, with and without pods.
 func readBack(t *testing.T, text []byte) {
 	status := &batch.JobStatus{}
 	if json.Unmarshal(text, status) != nil {

@@ -7,9 +7,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// loadRecords gives each replica its record in the last status. The status is not trusted, because anybody with the
-// right to write statuses may have written it: its numbers are bounded, and reading it takes time linear in its length
-// and in the number of replicas.
+// loadRecords gives each replica its record in the last status. The status is not trusted, because any user who may
+// write statuses may have written it: its numbers are bounded, and reading it takes time linear in its length and in
+// the number of replicas.
 func (p *pass) loadRecords() {
 	for i := range p.Roles {
 		role, t := p.roles[i], p.oldTask(p.Roles[i].Type)
@@ -37,8 +37,8 @@ func (p *pass) loadRecords() {
 	}
 }
 
-// maxCount is the largest count of restarts or pods. It keeps the sum of all roles below 2^31. No job reaches it in its
-// lifetime.
+// maxCount is the largest count of restarts or pods. It keeps the sum over all roles below 2^31. No job reaches it in
+// its lifetime.
 const maxCount = 1 << 25
 
 // bounded limits a count that was read from the API server to the range from 0 to maxCount.
@@ -123,7 +123,7 @@ func (p *pass) listed() map[*replica]bool {
 	return set
 }
 
-// urgency returns the rank of a replica by its need for attention; lower is more urgent.
+// urgency returns how urgently a replica needs attention; lower is more urgent.
 func (r *replica) urgency() int {
 	switch r.phase {
 	case batch.ReplicaFailed:

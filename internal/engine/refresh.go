@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// switches reports whether a change by a user takes effect in this pass: of the run mode or of the number of replicas.
+// switches reports whether a user's change of the run mode or of the number of replicas takes effect in this pass.
 func (p *pass) switches() bool {
 	if p.finished || p.old.RunMode == "" {
 		return false
@@ -16,7 +16,8 @@ func (p *pass) switches() bool {
 }
 
 // beforeDebug returns the pass to act on when the job switches to debug mode. It first evaluates the job in its
-// previous mode: if pods that have already ended end the job, that result stands, because debug mode would discard it.
+// previous mode: if pods that have already ended decide the job, that result stands, because debug mode would discard
+// it.
 func (p *pass) beforeDebug() *pass {
 	before := &pass{Job: p.Job, rejected: p.rejected, seen: p.seen, cfg: p.cfg, old: p.old, mode: p.old.RunMode}
 	before.evaluate()

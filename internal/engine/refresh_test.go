@@ -68,8 +68,8 @@ func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
 	}
 }
 
-// TestEndBeforeDebugSwitchCounts verifies that a job whose pods ended before the operator observed the switch to
-// debug mode has finished.
+// TestEndBeforeDebugSwitchCounts verifies that a job whose pods ended before the operator observed the switch to debug
+// mode has finished.
 func TestEndBeforeDebugSwitchCounts(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass().exit(0, 0).exit(1, 0)
 	p.job.Debug = true
@@ -79,8 +79,8 @@ func TestEndBeforeDebugSwitchCounts(t *testing.T) {
 	p.pass().want(batch.JobFailed, 0)
 }
 
-// TestDebugCommandThatEndsIsReplaced verifies that a debug command that ends is replaced without charge, at once the
-// first time and then with back-off.
+// TestDebugCommandThatEndsIsReplaced verifies that a debug command that ends is replaced without charge, first
+// immediately and then with back-off.
 func TestDebugCommandThatEndsIsReplaced(t *testing.T) {
 	p := newPlay(t, 1, 0)
 	p.job.Debug = true
@@ -123,8 +123,8 @@ func TestContestWinsOverDeadline(t *testing.T) {
 	p.after(time.Second/2).pass().want(batch.JobSucceeded, 0)
 }
 
-// TestPauseForgetsNoPodThatTheCacheLacks verifies that a paused job reads its pods from the API server before it forgets a
-// pod of the status that its cache has never shown.
+// TestPauseForgetsNoPodThatTheCacheLacks verifies that a paused job reads its pods from the API server before it
+// forgets a pod of the status that its cache has never shown.
 func TestPauseForgetsNoPodThatTheCacheLacks(t *testing.T) {
 	p := newPlay(t, 1, 3).pass().run(0).after(2*time.Second).pass().want(batch.JobRunning, 0)
 	p.job.Pause = true

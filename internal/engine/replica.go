@@ -39,26 +39,25 @@ type replica struct {
 	consequence bool
 	// dueAt is the earliest time of that restart.
 	dueAt time.Time
-	// create is true if a pod must be created, now or when the old one is gone.
+	// create is true if a pod must be created, now or once the old one has been deleted.
 	create bool
 	// remove is true if the pod must be deleted.
 	remove bool
-	// disrupted is true while a pod that was taken away is being replaced. ran is true if that pod is known to have
-	// run.
+	// disrupted is true while a disrupted pod is being replaced. ran is true if that pod is known to have run.
 	disrupted, ran bool
 	// superseded is true while a pod still exists that a restart has replaced.
 	superseded bool
 	// watched is the replica's pod as last observed before its deletion, if it had succeeded by then; otherwise nil.
 	watched *corev1.Pod
-	// returned is true if a status exists that does not list the replica: its rank is new, or was scaled away before.
-	// If it has a pod that has ended, that pod is from before and may already have been counted.
+	// returned is true if a status exists that does not list the replica: its rank is new, or was removed by an earlier
+	// scale-down. If its pod has ended, the pod is from that earlier time and its end may already have been counted.
 	returned bool
 }
 
 // reasonDebugEnded marks a replica whose debug command has ended.
 const reasonDebugEnded = "DebugCommandEnded"
 
-// reasonModeChanged marks a replica whose pod was made for another run mode.
+// reasonModeChanged marks a replica whose pod was created for another run mode.
 const reasonModeChanged = "RunModeChanged"
 
 // record is the part of a status that describes one replica.
@@ -112,12 +111,12 @@ func (r *replica) observe(p *pass, keepResults bool) {
 	r.attempt = max(r.past.attempt, attempt)
 	r.backoff = count(r.pod.Annotations[batch.AnnotationBackoff])
 	if recorded := r.past.finalResult(); keepResults && r.past.uid == r.uid && recorded != notEnded {
-		end = recorded // the end was seen before the pod was deleted, or before the state that a stale cache shows
+		end = recorded // the end was recorded before the pod was deleted, or a stale cache shows an older state
 	}
 	r.observePod(p, end)
 }
 
-// observePod sets the replica's state from its current pod and how that has ended.
+// observePod sets the replica's state from its current pod and from how that pod has ended.
 func (r *replica) observePod(p *pass, end ending) {
 	switch {
 	case wrongMode(r.pod, p.mode, end):
@@ -141,8 +140,8 @@ func (r *replica) observePod(p *pass, end ending) {
 	}
 }
 
-// recordIsNewer reports whether the status has the result of a later pod than the one that was observed. A new leader's
-// cache may be that late. The pods have the same name, so the observed one is gone.
+// recordIsNewer reports whether the status has the result of a later pod than the observed one. The cache of a new
+// leader may be that stale. Both pods have the same name, so the observed one no longer exists.
 func (r *replica) recordIsNewer() bool {
 	return r.pod != nil && r.past.finalResult() != notEnded && r.past.uid != string(r.pod.UID) &&
 		count(r.pod.Labels[batch.LabelReplicaAttempt]) < r.past.attempt
@@ -157,7 +156,8 @@ func (r *replica) endCode() *int32 {
 	return r.past.exit
 }
 
-// podEnd returns how the replica's pod has ended. If the pod was watched to succeed before its deletion, that counts.
+// podEnd returns how the replica's pod has ended. If a watch showed that the pod succeeded before its deletion, the
+// success counts.
 func (r *replica) podEnd() ending {
 	end := r.role.classify(r.pod)
 	if end == disrupted && r.watched != nil {
@@ -166,8 +166,8 @@ func (r *replica) podEnd() ending {
 	return end
 }
 
-// shown returns the pod that shows the replica's state: its current pod, or the watched one if that succeeded and is
-// gone. It may be nil.
+// shown returns the pod that shows the replica's state: its current pod, or the watched pod if that succeeded and no
+// longer exists. It may be nil.
 func (r *replica) shown() *corev1.Pod {
 	if r.pod == nil && r.result != notEnded {
 		return r.watched
@@ -183,16 +183,16 @@ func (r *replica) knownUID() types.UID {
 	return types.UID(r.past.uid)
 }
 
-// observeDebugEnd handles a debug command that has ended. The end is no result. The pod is replaced as after a
-// disruption, so that the user can continue debugging.
+// observeDebugEnd handles a debug command that has ended. The end does not count as a result. The pod is replaced as
+// after a disruption, so that the user can continue debugging.
 func (r *replica) observeDebugEnd(cfg *Config) {
 	r.result, r.disrupted, r.create, r.remove = notEnded, true, true, true
 	r.reason = reasonDebugEnded
 	r.backoff = r.nextBackoff(cfg)
 }
 
-// succeededFirst reports whether a pod had succeeded for good before a restart of all replicas superseded it without
-// having seen the success.
+// succeededFirst reports whether a pod succeeded for good before a restart of all replicas superseded it without having
+// observed the success.
 func (r *replica) succeededFirst(end ending) bool {
 	restart := &r.role.Restart
 	return end == succeeded && restart.All && !restart.OnSuccess && r.pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
@@ -235,7 +235,7 @@ func (r *replica) hadStarted() bool {
 }
 
 // observeAbsent handles a replica without a pod: the pod has not been created yet, was deleted after it ended, or was
-// taken away.
+// removed by others.
 func (r *replica) observeAbsent(keepResults bool) {
 	if end := r.past.finalResult(); end != notEnded && keepResults {
 		r.result, r.exit, r.phase, r.reason = end, r.past.exit, r.past.phase, r.past.reason
@@ -252,7 +252,7 @@ func (r *replica) observeAbsent(keepResults bool) {
 	}
 }
 
-// observeDisrupted handles a pod that was taken away: it ended or is being deleted for reasons outside of the replica.
+// observeDisrupted handles a pod that was disrupted: it ended or is being deleted for reasons outside the replica.
 func (r *replica) observeDisrupted(p *pass) {
 	r.disrupted, r.create, r.remove = true, true, true
 	r.phase = batch.ReplicaDeleted

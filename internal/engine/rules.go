@@ -28,8 +28,8 @@ const sameMoment = time.Second
 // maxLateWait is the longest time for which a success that was observed late waits.
 const maxLateWait = 5 * time.Second
 
-// maxInvalidReplicas is the largest number of replicas of an invalid job that continues because it has begun. It bounds
-// memory.
+// maxInvalidReplicas is the largest number of replicas of an invalid job that continues because it has started. It
+// bounds memory.
 const maxInvalidReplicas = 100_000
 
 // rejected reports whether a job cannot be carried out, given its last status.
@@ -54,14 +54,14 @@ func (p *pass) judge() verdict {
 	if !v.over() {
 		v = p.judgeDeadline()
 	}
-	if v.over() && !p.seen.Live { // a pod may have ended earlier, and then decides
+	if v.over() && !p.seen.Live { // a pod may have ended earlier, and would then decide
 		p.plan.Refresh = true
 	}
 	return v
 }
 
 // judgeRules ends the job by the rule that held first. If two rules held at the same time, failure wins, whichever was
-// seen first.
+// observed first.
 func (p *pass) judgeRules() verdict {
 	lost, lostAt := p.judgeFailure()
 	won, wonAt := p.judgeSuccess()
@@ -90,8 +90,8 @@ func (p *pass) judgeRules() verdict {
 	return p.judgeCollective()
 }
 
-// couldHold reports whether one of the rules may already hold: none of its members is known to have the contrary
-// result, though the ends of some may not have been seen.
+// couldHold reports whether one of the rules may already hold: no member of it is known to have the contrary result,
+// but some ends may not have been observed yet.
 func (p *pass) couldHold(rules []Rule, contrary ending) bool {
 	return slices.ContainsFunc(rules, func(rule Rule) bool {
 		return !slices.ContainsFunc(rule.Members, func(m Member) bool { return p.roles[m.Role][m.Rank].result == contrary })
@@ -99,8 +99,8 @@ func (p *pass) couldHold(rules []Rule, contrary ending) bool {
 }
 
 // awaitFailures delays a success until no failure of the same time can be unseen. A kubelet checks its containers once
-// a second, and times have a resolution of one second, so a success is seen up to two seconds after wonAt. If it is
-// seen later than that, the kubelet or the API server is slow, and a failure may be delayed as much.
+// a second, and times have a resolution of one second, so a success is observed up to two seconds after wonAt. If it is
+// observed later than that, the kubelet or the API server is slow, and a failure may be just as late.
 func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	p.plan.Contested = true
 	since := p.seen.ContestedSince
@@ -121,7 +121,8 @@ func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	return won
 }
 
-// judgeDuration ends a job whose queue has removed a pod for its age. A replacement would only reach the same age.
+// judgeDuration ends a job if its queue has removed a pod because of its age. A replacement would only reach the same
+// age.
 func (p *pass) judgeDuration() verdict {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.pod != nil && tooOld(r.pod) && r.result == notEnded {
@@ -132,7 +133,7 @@ func (p *pass) judgeDuration() verdict {
 	return verdict{}
 }
 
-// tooOld reports whether the pod's queue ends it for its age.
+// tooOld reports whether the pod's queue ends the pod because of its age.
 func tooOld(pod *corev1.Pod) bool {
 	return disruptionReason(pod) == string(batch.ReasonQueueMaxDuration)
 }
@@ -160,8 +161,8 @@ func (p *pass) pastDeadline() bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == batch.ReasonDeadlineExceeded
 }
 
-// judgeLimit ends a job if its policy would restart a failed replica but the limit is used up: the other replicas may
-// wait for that one for ever. Success rules are applied first, because replicas may well fail once the master has
+// judgeLimit ends a job if its policy would restart a failed replica but the limit is used up, because the other
+// replicas may wait for it forever. Success rules are applied first, because replicas often fail after the master has
 // succeeded.
 func (p *pass) judgeLimit() verdict {
 	r := p.inc.exceeded
@@ -257,8 +258,8 @@ func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
 	return first, since
 }
 
-// failedAt returns when a replica failed; zero if it is not known. If its pod does not show the time, it is the earliest one
-// that is possible by what earlier passes have seen.
+// failedAt returns when a replica failed; zero if the time is not known. If the pod does not show the time, failedAt
+// returns the earliest time that is consistent with earlier passes.
 func (p *pass) failedAt(r *replica) time.Time {
 	if at := r.endedAt(); !at.IsZero() || r.pod == nil {
 		return at

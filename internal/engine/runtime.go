@@ -20,7 +20,8 @@ func (p *pass) addRun(next *batch.JobStatus) {
 
 func seconds(d time.Duration) int64 { return max(0, int64(d.Round(time.Second)/time.Second)) }
 
-// unseenRun returns how long all pods of a job ran that ended before they were observed to run.
+// unseenRun returns for how long a job ran if its pods ended before they were observed running: from the last start to
+// the last end. It returns 0 if a replica has no pod or a pod shows no start.
 func (p *pass) unseenRun() time.Duration {
 	var began, ended time.Time
 	for i := range p.replicas {

@@ -7,7 +7,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestRunSecondsCountOnlyRunningTime verifies that only the time in which the job ran counts, across pauses and
+// TestRunSecondsCountOnlyRunningTime verifies that only the time for which the job ran counts, across pauses and
 // restarts.
 func TestRunSecondsCountOnlyRunningTime(t *testing.T) {
 	want := func(p *play, seconds int64) *play {

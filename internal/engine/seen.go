@@ -19,15 +19,15 @@ type Seen struct {
 	// LastWrite is the time of the last status write or, before the first one, of the first observation of the job;
 	// zero if unknown.
 	LastWrite time.Time
-	// Unwritten is true if an empty Status is certainly the newest: the job was read in a version from a time at which
-	// only this observer writes statuses, and the observer has not tried to write one.
+	// Unwritten is true if an empty Status is certainly the newest: the observed version of the job is from a time at
+	// which only this observer writes statuses, and the observer has not tried to write one.
 	Unwritten bool
 	// Pods are the pods whose controller is the job, in any order.
 	Pods []*corev1.Pod
 	// Succeeded holds pods, by UID, that the observer saw succeed before they were deleted, each in its last state
 	// before the deletion. Later states of these pods may not show the success, see finishedBeforeDeletion.
 	Succeeded map[types.UID]*corev1.Pod
-	// Unconfirmed holds the pods that Status has as living or ending, and that the observer has never seen: its cache
+	// Unconfirmed holds the pods that Status lists as living or ending and that the observer has never seen: its cache
 	// neither shows them nor has shown their deletion, and may be older than Status.
 	Unconfirmed map[types.UID]bool
 	// Live is true if Pods were read from the API server at Now, not from a cache.
@@ -35,15 +35,15 @@ type Seen struct {
 	// ContestedSince is the time of the first of the preceding consecutive passes whose plans were Contested; zero if
 	// the last plan was not.
 	ContestedSince time.Time
-	// LastPass is Now of the observer's last call of Next for the job that was not answered with Plan.Refresh, and Ends
-	// is Plan.Ends of that call. Both are empty at the first call.
+	// LastPass is the Now of the observer's last call of Next for the job that did not return Plan.Refresh, and Ends is
+	// the Plan.Ends of that call. Both are empty in the first call.
 	LastPass time.Time
 	Ends     map[types.UID]time.Time
 	// Service is true if the job's Service exists.
 	Service bool
 	// Group is the job's PodGroup; nil if it does not exist.
 	Group *scheduling.PodGroup
-	// LostNodes names the nodes that are gone or not ready, among the nodes of pods whose deletion is overdue.
+	// LostNodes contains the nodes that are deleted or not ready, among the nodes of pods whose deletion is overdue.
 	LostNodes map[string]bool
 	// Warning is the last warning event about a pod whose start is overdue, see StartOverdue; nil if there is none.
 	Warning *Warning
@@ -82,11 +82,11 @@ type Config struct {
 	BackoffReset time.Duration
 	// MaxListed is the largest number of replicas that a status lists one by one. Default 1,000.
 	MaxListed int
-	// Coalesce is the least time between two status writes that report nothing but replica phases. It grows by its own
-	// value for every 400 replicas of the job. Default 1 s.
+	// Coalesce is the minimum time between two status writes that report nothing but replica phases. It grows by its
+	// own value for every 400 replicas of the job. Default 1 s.
 	Coalesce time.Duration
-	// LogReadTime is how long the pod of an ended replica stays at least, so that its log can be read, before it is deleted
-	// for a restart, for clean-up or with the job at the end of its TTL. Default 0.
+	// LogReadTime is the minimum time for which the pod of an ended replica remains, so that its log can be read,
+	// before the pod is deleted for a restart, for clean-up, or with the job at the end of its TTL. Default 0.
 	LogReadTime time.Duration
 }
 

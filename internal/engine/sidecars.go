@@ -10,7 +10,7 @@ import (
 // main container and end by themselves.
 const sidecarGrace = 5 * time.Second
 
-// StopDeadline is the activeDeadlineSeconds with which the kubelet stops all containers of a pod. The pod stays, with
+// StopDeadline is the activeDeadlineSeconds with which the kubelet stops all containers of a pod. The pod remains, with
 // its logs and exit codes.
 const StopDeadline int64 = 1
 
@@ -34,8 +34,8 @@ func (p *pass) stopSidecars(r *replica) {
 	p.plan.Stop = append(p.plan.Stop, Stop{Name: r.pod.Name, UID: r.pod.UID})
 }
 
-// sidecarsRun reports whether the pod has regular containers that have not ended. Once they have, the kubelet ends
-// native sidecars itself.
+// sidecarsRun reports whether the pod has regular containers that have not ended. After the last of them has ended, the
+// kubelet ends native sidecars itself.
 func sidecarsRun(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false

@@ -31,7 +31,7 @@ func (p *play) withSidecar(rank int) *play {
 // exitMain ends the main container of a pod while its sidecar runs.
 func (p *play) exitMain(rank int, code int32) *play { return p.exit(rank, code).withSidecar(rank) }
 
-// stop stops the rest of a pod as the kubelet does after the plan's request.
+// stop stops the remaining containers of a pod, as the kubelet does after the plan's request.
 func (p *play) stop(rank int) *play {
 	p.t.Helper()
 	pod := p.pod(rank)

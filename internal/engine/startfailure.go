@@ -8,8 +8,8 @@ import (
 )
 
 // startFailureReasons are the reasons of a terminated container that never started: its command does not exist, cannot
-// be executed or has too long arguments. The exit code of such a container is the runtime's and says nothing about the
-// program.
+// be executed or has arguments that are too long. The exit code of such a container comes from the runtime and says
+// nothing about the program.
 var startFailureReasons = []string{"StartError", "ContainerCannotRun"}
 
 // maxStartFailure is the largest number of characters of the kubelet's message that is quoted.

@@ -9,8 +9,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestMissingCommandIsReported verifies that the kubelet's message about a missing command appears wherever the end
-// of a replica is reported.
+// TestMissingCommandIsReported verifies that the kubelet's message about a missing command appears wherever the end of
+// a replica is reported.
 func TestMissingCommandIsReported(t *testing.T) {
 	const words = `exec: "pyhton": executable file not found in $PATH`
 	cannotStart := func(p *play, message string) *play {

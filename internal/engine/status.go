@@ -52,8 +52,8 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	return false
 }
 
-// These delays bound how long a status may wait that reports only replica phases, that all replicas run, or also the
-// end of a replica. The API server can start another pod in place of each write that is saved.
+// These delays bound how long a status write may wait if the status reports only replica phases, only that all replicas
+// run, or also the end of a replica. For each status write that is saved, the API server can create another pod.
 const (
 	phasesWait  = 20 * time.Second
 	runningWait = 500 * time.Millisecond // users wait for it
@@ -76,13 +76,13 @@ func (p *pass) maxDelay(next *batch.JobStatus, urgent bool) time.Duration {
 	return wait
 }
 
-// onlyRuns reports whether the next status only reports that a starting job has started.
+// onlyRuns reports whether the next status reports only that a starting job has started.
 func (p *pass) onlyRuns(next *batch.JobStatus) bool {
 	starting := p.unwritten() || p.old.Phase == batch.JobPending && p.old.ObservedGeneration == next.ObservedGeneration
 	return starting && next.Phase == batch.JobRunning && next.Restarts == p.old.Restarts && len(p.plan.Delete) == 0
 }
 
-// coalesce returns the least time between two status writes that report nothing but replica phases. It grows with the
+// coalesce returns the minimum time between two status writes that report nothing but replica phases. It grows with the
 // size of the job, because larger jobs have larger statuses and take longer to start.
 func (p *pass) coalesce() time.Duration {
 	return p.cfg.Coalesce * time.Duration(1+len(p.replicas)/400)
@@ -162,7 +162,7 @@ func (p *pass) stillRuns() bool {
 }
 
 // waiting returns the first replica that the job waits for: one that neither runs nor has ended for good. It returns
-// nil if an elastic job has at least Min replicas that do.
+// nil if at least Min replicas of an elastic job run or have ended for good.
 func (p *pass) waiting() *replica {
 	var first *replica
 	ready := 0

@@ -34,7 +34,7 @@ func TestDeletedPodThatSucceededCounts(t *testing.T) {
 			}
 			if test.gone {
 				delete(p.pods, pod.Name)
-			} else { // as the API server shows a pod that it deletes at once
+			} else { // as the API server shows a pod that it deletes immediately
 				now, none := metav1.NewTime(p.now), int64(0)
 				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &none
 			}
@@ -46,8 +46,8 @@ func TestDeletedPodThatSucceededCounts(t *testing.T) {
 	}
 }
 
-// TestSucceededUndeletedIgnoresDebugAndDisruption verifies that the end of a debugging pod is no result, and that a
-// disrupted pod has not succeeded.
+// TestSucceededUndeletedIgnoresDebugAndDisruption verifies that the end of a pod in debug mode is not a result, and
+// that a disrupted pod has not succeeded.
 func TestSucceededUndeletedIgnoresDebugAndDisruption(t *testing.T) {
 	p := newPlay(t, 1, 3)
 	pod := p.pass().run(0).pod(0)
@@ -65,8 +65,8 @@ func TestSucceededUndeletedIgnoresDebugAndDisruption(t *testing.T) {
 	}
 }
 
-// TestRecordedEndKeepsItsExitCode verifies that the recorded exit code decides if a new leader sees an older state of
-// the pod.
+// TestRecordedEndKeepsItsExitCode verifies that the recorded exit code still decides if a new leader observes an older
+// state of the pod.
 func TestRecordedEndKeepsItsExitCode(t *testing.T) {
 	p := newPlay(t, 2, 3)
 	p.job.Roles[0].Restart.FailCodes = []CodeRange{{First: 1, Last: 1}}
@@ -81,8 +81,8 @@ func TestRecordedEndKeepsItsExitCode(t *testing.T) {
 	}
 }
 
-// TestRecordedEndOutlivesAnOlderPod verifies that a recorded end counts if a new leader's cache still shows the pod before
-// the one that ended. Both have the same name, so the older pod is gone.
+// TestRecordedEndOutlivesAnOlderPod verifies that a recorded end counts even if a new leader's cache still shows the
+// pod before the one that ended. Both have the same name, so the older pod no longer exists.
 func TestRecordedEndOutlivesAnOlderPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		code     int32

@@ -74,8 +74,8 @@ func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p.pass().want(batch.JobRunning, 2)
 }
 
-// TestCountedPodOfReturnedRankIsNotChargedAgain verifies that a rank that is scaled away during a replacement may
-// return before its old pod is gone.
+// TestCountedPodOfReturnedRankIsNotChargedAgain verifies that a restart is not charged again if its rank is removed by
+// a scale-down and returns before the old pod has been deleted.
 func TestCountedPodOfReturnedRankIsNotChargedAgain(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Elastic = &Elastic{Min: 1, Max: 2}
@@ -118,8 +118,8 @@ func TestDeadlineRestartsAfterAPause(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0)
 }
 
-// TestPodTooOldForItsQueueEndsTheJob verifies that a pod that its queue removes for its age ends the job, without
-// charge and with the queue's reason.
+// TestPodTooOldForItsQueueEndsTheJob verifies that a pod that its queue removes because of its age ends the job,
+// without a charge and with the queue's reason.
 func TestPodTooOldForItsQueueEndsTheJob(t *testing.T) {
 	p := newTraining(t, 2, 3).pass().run(0, 1).pass()
 	p.pod(1).Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
