@@ -31,9 +31,9 @@ type conversion struct {
 	clusterSize int
 }
 
-// Convert converts an object to an engine.Job. It is total: for an invalid object too, the result is safe to pass to
-// the engine, with the result of Validate in engine.Job.Invalid. If the object cannot be interpreted, the job has no
-// roles.
+// Convert converts an object to an engine.Job. It accepts any object: even for an invalid one, the result is safe to
+// pass to the engine if engine.Job.Invalid holds the result of Validate. If the object cannot be interpreted, the job
+// has no roles.
 func (k Kind) Convert(o Object) *engine.Job {
 	c := k.conversion(o)
 	if c.uninterpretable {
@@ -131,7 +131,7 @@ func (c *conversion) scheduler(p *batch.SchedulePolicy) {
 	c.job.Gang = g
 }
 
-// roleOf returns the role of a job with a name; nil if there is none.
+// roleOf returns the job's role with the given name; nil if there is none.
 func roleOf(job *engine.Job, role string) *engine.Role {
 	if i := roleIndex(job, role); i >= 0 {
 		return &job.Roles[i]
@@ -139,7 +139,7 @@ func roleOf(job *engine.Job, role string) *engine.Role {
 	return nil
 }
 
-// roleIndex returns the index of the role of a job with a name; -1 if there is none.
+// roleIndex returns the index of the job's role with the given name; -1 if there is none.
 func roleIndex(job *engine.Job, role string) int {
 	return slices.IndexFunc(job.Roles, func(r engine.Role) bool { return r.Type == role })
 }

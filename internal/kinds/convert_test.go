@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// judged converts and validates the job of a manifest with a limit of one replica. It returns the job and the
-// engine's plan for it, before or after the job has started.
+// judged converts and validates the job of a manifest with a limit of one replica. It returns the job and the engine's
+// plan for it. begun is true if the job has already started.
 func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	t.Helper()
 	now := time.Unix(1_700_000_000, 0)
@@ -69,7 +69,7 @@ func TestUninterpretableJobIsRejected(t *testing.T) {
 	}
 }
 
-// TestInvalidTimesAreIgnored verifies that a negative TTL is an error and does not delete the job at once.
+// TestInvalidTimesAreIgnored verifies that a negative TTL is an error and does not delete the job immediately.
 func TestInvalidTimesAreIgnored(t *testing.T) {
 	if job, plan := judged(t, manifest(t, "bad/ttl-negative"), true); plan.Status.Phase == batch.JobFailed || job.TTL != nil {
 		t.Errorf("%q, TTL %v", plan.Status.Phase, job.TTL)

@@ -92,9 +92,9 @@ func weightOf(w *int32) int {
 	return int(*w)
 }
 
-// share distributes n replicas among roles by weight, using the largest remainder method. Of equal remainders the
-// earlier role's comes first. The first role, which has the master, gets at least 1 of n > 0. Then every role with a
-// weight gets at least 1 while there are enough, taken from the role with the most replicas.
+// share distributes n replicas among roles by weight, using the largest remainder method. If remainders are equal, the
+// earlier role comes first. The first role, which has the master, gets at least 1 if n > 0. Then every role with a
+// weight gets at least 1 as long as there are enough replicas; they are taken from the role with the most replicas.
 func share(n int, weights []int) []int {
 	weights = slices.Clone(weights)
 	total := 0

@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// TestGoodManifests checks the objects created for valid jobs. Each file of testdata/good is a job; NAME.objects.txt
-// holds the objects that are created at its start, in order.
+// TestGoodManifests verifies the objects that are created for valid jobs. Each file of testdata/good is a job;
+// NAME.objects.txt holds the objects that are created when the job starts, in order.
 func TestGoodManifests(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/good") {
 		t.Run(m.Name, func(t *testing.T) {
@@ -26,8 +26,8 @@ func TestGoodManifests(t *testing.T) {
 	}
 }
 
-// TestManifestsOfUsers checks the pods of jobs that people have written for their own programs. The manifests in
-// testdata/users stay as they are: what they use must go on to work. NAME.pods.txt holds the pods.
+// TestManifestsOfUsers verifies the pods of jobs that users have written for their own programs. Do not change the
+// manifests in testdata/users: the features that they use must continue to work. NAME.pods.txt holds the pods.
 func TestManifestsOfUsers(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/users") {
 		t.Run(m.Name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestManifestsOfUsers(t *testing.T) {
 	}
 }
 
-// TestResumedPods checks the pods of jobs that have been paused and resumed against golden files.
+// TestResumedPods verifies that the pods of jobs that have been paused and resumed equal golden files.
 func TestResumedPods(t *testing.T) {
 	paused := batch.JobStatus{Conditions: []batch.JobCondition{
 		{Type: batch.JobPausedCondition, Status: metav1.ConditionTrue, Reason: batch.ReasonPaused},

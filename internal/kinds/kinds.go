@@ -48,8 +48,7 @@ type Kind struct {
 	Elastic bool
 	// Status returns a pointer to the object's status.
 	Status func(Object) *batch.JobStatus
-	// Training returns pointers to the parts that all training jobs have in common; nil for kinds that are no training
-	// jobs.
+	// Training returns pointers to the parts that all training jobs have in common; nil for other kinds.
 	Training func(Object) (*batch.TrainingSpec, *batch.TrainingStatus)
 }
 
@@ -89,7 +88,7 @@ func (k Kind) wrongType(o Object) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("%T is not a %s", o, k.Name))}
 }
 
-// ByName returns the kind with a name, for example "GenericJob". It returns an error if there is none.
+// ByName returns the kind with the given name, for example "GenericJob". It returns an error if there is none.
 func ByName(name string) (Kind, error) {
 	for _, k := range All {
 		if k.Name == name {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain makes the garbage collector run less often, because each of the many jobs of a check lives for microseconds.
+// TestMain makes the garbage collector run less often, because the tests create many short-lived objects.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	m.Run()

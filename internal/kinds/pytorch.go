@@ -100,7 +100,7 @@ func (c *conversion) firstRole() int {
 	return 0
 }
 
-// torchrun makes torchrun start the main containers. Their commands, also those after a pause, become torchrun's
+// torchrun makes torchrun start the main containers. Their commands, including those after a pause, become torchrun's
 // arguments.
 func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	c.job.Rendezvous = &engine.Rendezvous{Endpoint: endpoint, Backend: rdzvBackend(t)}

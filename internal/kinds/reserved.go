@@ -8,8 +8,8 @@ import (
 )
 
 // reserved rejects template fields that only the spec may decide: reserved labels and annotations, the t9k-scheduler as
-// scheduler, and a node where the t9k-scheduler chooses it. Admission checks the author's right to the queue that the
-// spec names, and to no other queue. A template may repeat the values of the spec.
+// schedulerName, and nodeName if the t9k-scheduler places the pods. Admission checks the author's right to the queue
+// that the spec names, and to no other queue. A template may repeat the values of the spec.
 func (v *validator) reserved() {
 	for i := range v.job.Roles {
 		role, path := &v.job.Roles[i], v.specPaths[i].Child("template")
@@ -37,8 +37,8 @@ func (v *validator) reserved() {
 	}
 }
 
-// reservedAdvice returns how to correct a template that sets a reserved key. value is the operator's value; empty if it
-// is not known.
+// reservedAdvice returns how to correct a template that sets a reserved key. value is the value that the operator sets;
+// empty if it is not known.
 func reservedAdvice(key, value string) string {
 	switch {
 	case value != "":

@@ -20,8 +20,8 @@ const (
 	// pod is written about five times in its life, and etcd holds 2 GiB by default. The bound grows with the
 	// installation's limit of replicas.
 	maxJobSize = 256 << 20
-	// podOverhead is the size in bytes of what the engine adds to a template: names, labels, annotations, the owner
-	// reference, the search domain.
+	// podOverhead is the size in bytes of the data that the engine adds to a template: names, labels, annotations, the
+	// owner reference, the search domain.
 	podOverhead = 2 << 10
 )
 
@@ -57,7 +57,7 @@ func (v *validator) sizes() {
 		}
 	}
 	pods := v.job.Replicas()
-	if e := v.job.Elastic; e != nil { // any role may get the replicas that the job grows by
+	if e := v.job.Elastic; e != nil { // any role may get the additional replicas of a larger job
 		pods, total = e.Max, 0
 		for i := range v.job.Roles {
 			total = max(total, v.job.Roles[i].PodSize*e.Max)
@@ -89,8 +89,8 @@ func (c *conversion) podSize(i int) int {
 	return size + max(debug, list(role.Resume.Command)+list(role.Resume.Args))
 }
 
-// growth returns by how many bytes a text may grow when its variables are replaced, for a rank with the given number of
-// digits.
+// growth returns the number of bytes by which a text may grow when its variables are replaced, for a rank with the
+// given number of digits.
 func (x expander) growth(text string, digits int) int {
 	parts, ok := x[text]
 	if !ok {

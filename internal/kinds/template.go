@@ -114,7 +114,7 @@ func (v *validator) resources(r *corev1.ResourceRequirements, path *field.Path) 
 	}
 }
 
-// isDevice reports whether a resource cannot be overcommitted: one that is not Kubernetes' own, such as nvidia.com/gpu.
+// isDevice reports whether a resource cannot be overcommitted: an extended resource, such as nvidia.com/gpu.
 func isDevice(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

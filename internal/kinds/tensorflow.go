@@ -37,7 +37,7 @@ var tensorFlowTrainingJob = Kind{
 
 var tensorFlow = framework{containers: []string{"tensorflow"}, port: 2222, portName: "tensorflow"}
 
-// These are the roles of TensorFlow.
+// These are the roles that TensorFlow knows.
 const (
 	tfChief     = "chief"
 	tfWorker    = "worker"
@@ -63,7 +63,7 @@ func convertTensorFlow(o Object, c *conversion) {
 	c.master(master, 0)
 	c.job.Service = tensorFlow.service(&c.job.Roles[master])
 	c.tensorFlowSize()
-	// Computed only when pods are created, because it names every replica.
+	// The cluster is computed only when pods are created, because it names every replica.
 	cluster := sync.OnceValue(c.tensorFlowCluster)
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
@@ -76,7 +76,7 @@ func convertTensorFlow(o Object, c *conversion) {
 }
 
 // tensorFlowMaster returns the index of the role whose first replica decides the end of a job: the chief, or the
-// workers if there is no chief; -1 if there are neither.
+// workers if there is no chief; -1 if there is neither.
 func tensorFlowMaster(job *engine.Job) int {
 	for _, name := range []string{tfChief, tfWorker} {
 		if i := roleIndex(job, name); i >= 0 && job.Roles[i].Replicas > 0 {

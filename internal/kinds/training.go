@@ -16,7 +16,7 @@ import (
 // defaultBackoffLimit is the default number of restarts of a training job.
 const defaultBackoffLimit = 3
 
-// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: ends by SIGINT, SIGKILL,
+// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: those of SIGINT, SIGKILL,
 // SIGUSR1 and SIGTERM.
 var retryableCodes = []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}
 

@@ -102,8 +102,8 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	}
 }
 
-// TestLiveTrainingJobAcceptsUpdates tries every change that a live training job accepts. testdata/bad/update-*.yaml
-// has the others.
+// TestLiveTrainingJobAcceptsUpdates verifies that a live training job accepts every permitted change.
+// testdata/bad/update-*.yaml holds the changes that it rejects.
 func TestLiveTrainingJobAcceptsUpdates(t *testing.T) {
 	yes, four := true, int32(4)
 	training := func(o kinds.Object) *batch.TrainingSpec {

@@ -8,7 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestLiveJobAcceptsUpdates tries every change that a live job accepts. testdata/bad/update-*.yaml has the others.
+// TestLiveJobAcceptsUpdates verifies that a live job accepts every permitted change. testdata/bad/update-*.yaml holds
+// the changes that it rejects.
 func TestLiveJobAcceptsUpdates(t *testing.T) {
 	yes, no := true, false
 	n := int32(9)

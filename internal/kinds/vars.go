@@ -11,9 +11,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// expander replaces the variables in the pods of one role. It maps each text with variables to the parts between which
-// the rank stands; everything else is already resolved. A pod therefore costs one map lookup and one join per text. The
-// key is the text and not its place, because the run mode decides which texts a pod has.
+// expander replaces the variables in the pods of one role. It maps each text with variables to the parts that the rank
+// separates; all other variables are already resolved in them. A pod therefore costs one map lookup and one join per
+// text. The key is the text and not its place, because the run mode decides which texts a pod has.
 type expander map[string][]string
 
 // expand replaces the variables in the pod of one rank.
@@ -66,7 +66,7 @@ func eachText(spec *corev1.PodSpec, visit func(place, *string)) {
 }
 
 // variables creates the expanders of all roles, which also cover the commands of the run modes. A reference to
-// something that the job does not have stays as it is.
+// something that the job does not have remains unchanged.
 func (c *conversion) variables() {
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
@@ -132,8 +132,8 @@ type vocabulary struct {
 // fault is a reference to something that does not exist.
 type fault struct{ ref, detail string }
 
-// compile resolves the variables of a text. It returns the parts between which the rank stands; a text that is the same
-// for every rank has one part. It finds references exactly as Kubernetes does, so that both agree on what is escaped.
+// compile resolves the variables of a text. It returns the parts that the rank separates; a text that is the same for
+// every rank has one part. It finds references exactly as Kubernetes does, so that both agree on what is escaped.
 func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 	var part strings.Builder
 	done := 0 // text[:done] is in parts and part

@@ -63,7 +63,8 @@ func (v vocabulary) names() []string {
 	return names
 }
 
-// suspects returns the parts of a text that resemble a variable, and the variables in places where none is replaced.
+// suspects returns the parts of a text that resemble a variable, and the variables in places where variables are not
+// replaced.
 func (v vocabulary) suspects(text string, known []string, c *corev1.Container) (all []string) {
 	for i := 0; i+1 < len(text); {
 		switch {

@@ -8,7 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Warning is about a field of a valid object that has no effect, or not the one that its author may expect.
+// Warning is a warning about a field of a valid object that has no effect, or not the effect that its author may
+// expect.
 type Warning struct {
 	// Field is the path of the field, for example spec.runMode. Message says what is wrong and what to do.
 	Field, Message string

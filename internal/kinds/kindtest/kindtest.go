@@ -29,8 +29,8 @@ const (
 	maxMutations = 6
 )
 
-// Check checks the properties of a kind on the given manifests that are of that kind, and on random variations of them.
-// The variations are the same in every run. The manifests may be invalid.
+// Check checks the properties of a kind on those manifests that are of this kind, and on random variations of them. The
+// variations are the same in every run. The manifests may be invalid.
 func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
 	accepted, refused := 0, 0
 	all := subjects(t, k, manifests)
@@ -82,7 +82,7 @@ func Fuzz(f *testing.F, all []kinds.Kind, manifests []Manifest) {
 	})
 }
 
-// subject is a job to vary.
+// subject is a job of which variations are tested.
 type subject struct {
 	name  string
 	kind  kinds.Kind
@@ -166,8 +166,8 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	return len(errs) == 0
 }
 
-// total checks that any job is safe to pass to the engine: before and after it has begun, in every mode, with all pods
-// that the plans ask for.
+// total checks that any job is safe to pass to the engine: before and after it has started, in every mode, with all
+// pods that the plans create.
 func total(t testing.TB, converted *engine.Job, faults field.ErrorList) {
 	t.Helper()
 	if len(converted.Roles) == 0 && len(faults) == 0 {
@@ -332,7 +332,7 @@ func expanded(r *engine.Role, rank int) *corev1.PodSpec {
 	return spec
 }
 
-// roundTrip checks that an object that is stored and read back has the same conversion.
+// roundTrip checks that an object that is stored and read back is converted to the same job.
 func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 	t.Helper()
 	data, err := json.Marshal(o)

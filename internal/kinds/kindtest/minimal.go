@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Named returns the kind with a name. It panics if there is none.
+// Named returns the kind with the given name. It panics if there is none.
 func Named(name string) *kinds.Kind {
 	k, err := kinds.ByName(name)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// choices are bytes that steer mutations. They may be random or come from a fuzzer.
+// choices are bytes that select mutations. They may be random or come from a fuzzer.
 type choices []byte
 
 // next returns a number below n; 0 once the bytes are used up.
@@ -19,7 +19,7 @@ func (c *choices) next(n int) int {
 	return b % n
 }
 
-// odd lists values that are special somewhere in a job, and values without meaning.
+// odd lists values with a special meaning in some field, and meaningless values.
 var odd = []any{
 	"", "a", "worker", "Ünïcode", "-", "0", "3", "0-3", "3-0", "0-9999999", "99999999999999999999", "train-2", "with.dot",
 	"$(rank)", "$(type)-$(rank)-$(rank)", "$$(rank)", "$$$(rank)", "$(", "$", "$()", "$(HOME)", "$(replicas[worker])",
@@ -31,7 +31,7 @@ var odd = []any{
 // odd returns a copy of one of the odd values, because a later mutation may change its content.
 func (c *choices) odd() any { return deepCopy(odd[c.next(len(odd))]) }
 
-// mutate changes one place of a JSON value.
+// mutate makes one change in a JSON value.
 func mutate(v any, c *choices) any {
 	switch v := v.(type) {
 	case map[string]any:

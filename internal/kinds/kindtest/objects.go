@@ -37,14 +37,15 @@ func Job(t testing.TB, manifest []byte) *engine.Job {
 	return k.Convert(o)
 }
 
-// Created returns the objects that are created for a job that has only a status, in order.
+// Created returns the objects, in order, that the engine creates for a job that has the given status and no objects
+// yet.
 func Created(job *engine.Job, status *batch.JobStatus) []engine.Object {
 	seen := engine.Seen{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Status: status}
 	plan := engine.Next(job, seen, engine.Config{})
 	return slices.Collect(plan.Objects(job))
 }
 
-// Pods returns the pods among the objects that are created for a job that has only a status.
+// Pods returns the pods among the objects that Created returns.
 func Pods(job *engine.Job, status *batch.JobStatus) []engine.Object {
 	return slices.DeleteFunc(Created(job, status), func(o engine.Object) bool {
 		_, isPod := o.(*corev1.Pod)
@@ -52,7 +53,7 @@ func Pods(job *engine.Job, status *batch.JobStatus) []engine.Object {
 	})
 }
 
-// YAML returns objects as YAML documents.
+// YAML returns the objects as YAML documents.
 func YAML(t testing.TB, objects []engine.Object) string {
 	t.Helper()
 	documents := make([]string, len(objects))
