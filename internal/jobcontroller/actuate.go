@@ -27,9 +27,9 @@ import (
 const maxInFlightPerJob = 32
 
 var (
-	// errStale means that the job or an object of it is no longer as the caches showed it.
+	// errStale means that the job or one of its objects has changed since the caches showed it.
 	errStale = errors.New("the job has changed since it was read")
-	// errNameTaken means that an object that is not the job's has a name that the job needs.
+	// errNameTaken means that an object that does not belong to the job has a name that the job needs.
 	errNameTaken = errors.New("the name is taken")
 )
 
@@ -45,7 +45,7 @@ type actuator struct {
 	inFlight  *concurrencyLimiter
 	maxPerJob int
 	clock     clock.PassiveClock
-	// spans is nil if no traces are wanted.
+	// spans records traces of job starts; nil disables tracing.
 	spans *tracing.Recorder
 }
 
@@ -68,7 +68,7 @@ func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Jo
 	if plan.Confirm || plan.Status != nil {
 		exp.departed.prune()
 	}
-	a.record(ctx, obj, plan.Events) // before the calls below can fail: once the status is written, no pass decides these events again
+	a.record(ctx, obj, plan.Events) // the calls below can fail, and no later pass decides these events again
 	if err := a.deletePods(ctx, job, plan.Delete, exp); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine
 	}
 }
 
-// confirm checks that the API server still has the job as it was read.
+// confirm checks that the job on the API server still has the version that was read.
 func (a *actuator) confirm(ctx context.Context, obj kinds.Object) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(batch.GroupVersion.WithKind(a.kind.Name))
@@ -133,7 +133,7 @@ func (a *actuator) deleteJob(ctx context.Context, obj kinds.Object) error {
 	return nil
 }
 
-// create creates the objects of a plan: first those that pods depend on, one after the other, and then the pods
+// create creates the objects of a plan: first the objects that pods depend on, one after the other, and then the pods
 // concurrently.
 func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Plan, exp *expectations) error {
 	if len(plan.Create)+len(plan.Pods) == 0 {
@@ -151,8 +151,8 @@ func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Pla
 	return nil
 }
 
-// createPods creates pods concurrently. It builds each pod only when it may be sent, and keeps what a cache would
-// keep of it.
+// createPods creates pods concurrently. It builds each pod only when the pod may be sent, and keeps only the fields
+// that a cache would keep.
 func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, exp *expectations) error {
 	return inParallel(a.maxPerJob, all, func(n engine.NewPod) (*corev1.Pod, error) {
 		var pod *corev1.Pod
@@ -210,14 +210,14 @@ func deleteOptions(d *engine.Deletion) []client.DeleteOption {
 	return []client.DeleteOption{as}
 }
 
-// stopPods makes kubelets stop the containers of pods without deleting the pods.
+// stopPods makes the kubelets stop the containers of pods without deleting the pods.
 func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.Stop) error {
 	return inParallel(a.maxPerJob, all, func(s engine.Stop) (engine.Stop, error) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: s.Name}}
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"activeDeadlineSeconds":%d}}`, s.UID, engine.StopDeadline)
 		return s, a.inFlight.do(0, func() error { return a.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) })
 	}, func(s engine.Stop, err error) error {
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: the name has a new pod already
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // conflict: a new pod has the name
 			return fmt.Errorf("stopping pod %s/%s, whose main container has ended: %w", job.Namespace, s.Name, err)
 		}
 		return nil
@@ -225,8 +225,7 @@ func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.S
 }
 
 // inParallel sends a request for each item, up to most of them concurrently, until the first error. It calls settle
-// with one outcome at a time: with all successes, and with failures up to the first for which settle returns an
-// error.
+// with one outcome at a time: with all successes, and with failures up to the first for which settle returns an error.
 func inParallel[In, Out any](most int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
 	var (
 		mu    sync.Mutex
@@ -305,7 +304,7 @@ func staleIfGone(err error) error {
 	return err
 }
 
-// shorten cuts a message to the 1,024 bytes that an Event holds.
+// shorten cuts a message to the 1,024 bytes that an Event can hold.
 func shorten(s string) string {
 	const limit = 1000
 	if len(s) <= limit {

@@ -17,13 +17,13 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// identity lists the labels that identify the replica of a pod. It leaves out the label of the attempt, because the
+// identity lists the labels that identify the replica of a pod. It leaves out the label for the attempt, because the
 // pod may belong to an earlier attempt than the plan.
 var identity = []string{batch.LabelJobName, batch.LabelJobKind, batch.LabelComponent, batch.LabelReplicaType, batch.LabelReplicaRank}
 
-// adopt restores the labels of a live object of the job that has lost the label of the job's name. Want is what the
-// job would create. The caches and readLive select by that label, so the job would otherwise wait for an object that
-// it never sees. If no label is lost, the cache was late, and adopt does nothing.
+// adopt restores the labels of a live pod of the job that has lost the label with the job's name. want is the object
+// that the job would create. The caches and readLive select by that label, so the job would otherwise wait for an
+// object that it never sees. If the label is not lost, the cache was stale, and adopt does nothing.
 func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.PartialObjectMetadata, exp *expectations) error {
 	name := want.GetLabels()[batch.LabelJobName]
 	if _, pod := want.(*corev1.Pod); !pod || live.Labels[batch.LabelJobName] == name {
@@ -39,7 +39,7 @@ func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.P
 	case err == nil:
 		log.FromContext(ctx).Info("Put the labels back on a pod that had lost the name of its job", "pod", klog.KObj(live), "job", klog.KRef(live.Namespace, name))
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it has gone in the meantime
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it was deleted or replaced in the meantime
 		return errStale
 	case refused(err):
 		exp.refusals = []engine.Refusal{{Object: describe(want), Reason: batch.ReasonCreateRefused, Message: fmt.Sprintf(

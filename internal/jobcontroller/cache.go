@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// ownerIndex is the index of pods by the UID of the job that controls them.
+// ownerIndex is the index of pods by the UID of the controlling job.
 const ownerIndex = "jobUID"
 
 func indexPods(ctx context.Context, mgr ctrl.Manager) error {
@@ -58,7 +58,8 @@ func trimCached(in any) (any, error) {
 	return in, nil
 }
 
-// trimPod removes the fields of a pod that nothing here reads. The engine needs the pod's identity and how it ended.
+// trimPod removes the fields of a pod that neither this package nor the engine reads. The engine needs the pod's
+// identity and how it ended.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -17,7 +17,7 @@ const latencySamples = 16
 
 // concurrencyLimiter limits the concurrent creations and deletions of pods over all jobs, by their size and by the
 // latency of the API server. More concurrent requests make a server that is short of CPU slower: it no longer empties
-// the buffers of watches in time, ends the watches of all clients, and must serve them again.
+// the buffers of watches in time, closes the watches of all clients, and must serve them again.
 type concurrencyLimiter struct {
 	mu       sync.Mutex
 	room     sync.Cond
@@ -32,7 +32,7 @@ func newConcurrencyLimiter() *concurrencyLimiter {
 	return l
 }
 
-// do calls send for a request of this size as soon as the limits allow it. It returns the error of send.
+// do calls send for a request of this size as soon as the limits allow. It returns the error of send.
 func (l *concurrencyLimiter) do(size int, send func() error) error {
 	l.enter(size)
 	began := time.Now()

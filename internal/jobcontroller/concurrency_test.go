@@ -9,7 +9,7 @@ import (
 )
 
 // TestConcurrencyFollowsLatency verifies that fewer requests are sent concurrently if requests take longer, that all
-// are sent, and that the limit rises again once requests are fast.
+// requests are sent, and that the limit rises again once requests are fast.
 func TestConcurrencyFollowsLatency(t *testing.T) {
 	p := newConcurrencyLimiter()
 	// send sends n concurrent requests and returns the largest number in flight among the last hundred.

@@ -1,7 +1,7 @@
 // Package jobcontroller observes jobs and executes what the engine decides about them. Reconcile (reconcile.go)
 // observes a job (observe.go), adds what this process has written and the caches do not show yet (expectations.go),
-// calls the engine, and executes its plan (actuate.go). The package decides nothing about jobs itself. Start reading
-// at Reconcile.
+// calls the engine, and executes its plan (actuate.go). The package decides nothing about jobs itself. Start reading at
+// Reconcile.
 package jobcontroller
 
 import (
@@ -40,10 +40,10 @@ import (
 // workers is the number of jobs that are reconciled concurrently. Each waits for the API server most of the time.
 const workers = 32
 
-// retryFirst is the delay after a failed pass. It doubles with each failure in a row, up to retryMost.
+// retryFirst is the delay after a failed pass. It doubles with each consecutive failure, up to retryMost.
 const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
 
-// Retries returns the delays of failed passes.
+// Retries returns the rate limiter that delays passes after failed ones.
 func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost)
 }
@@ -52,9 +52,9 @@ func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
 type Owned struct {
 	// Object is an empty object of the kind.
 	Object client.Object
-	// Wakes passes the events of such objects that need a pass over the job.
+	// Wakes passes the events of such objects that require a pass over the job.
 	Wakes predicate.Predicate
-	// OnlyMetadata means that the cache holds nothing but the metadata of such objects.
+	// OnlyMetadata is true if the cache holds only the metadata of such objects.
 	OnlyMetadata bool
 }
 
@@ -81,13 +81,13 @@ type Options struct {
 	Limits kinds.Limits
 	// ClusterDomain is the DNS domain of the cluster. The default is "cluster.local".
 	ClusterDomain string
-	// Clock is the clock of the controllers. The default is that of the system.
+	// Clock is the clock of the controllers. The default is the clock of the system.
 	Clock clock.PassiveClock
-	// Spans receives traces of the starts of jobs; nil if nobody does.
+	// Spans records traces of job starts; nil disables tracing.
 	Spans *tracing.Recorder
 }
 
-// Controllers are the controllers of all kinds of job. They share the limits of requests.
+// Controllers are the controllers of all kinds of job. They share the request limits.
 type Controllers struct {
 	mgr      ctrl.Manager
 	opts     Options
@@ -97,7 +97,7 @@ type Controllers struct {
 	indexed bool
 }
 
-// New returns the controllers of a manager. It starts none.
+// New returns the controllers of a manager. It does not start them.
 func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -141,8 +141,8 @@ func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 	return nil
 }
 
-// JobChanges returns a predicate that passes updates of jobs which need a pass. It drops updates that only bring back
-// a status that this controller wrote.
+// JobChanges returns a predicate that passes the updates of jobs that require a pass. It drops updates that only bring
+// back a status that this controller wrote.
 func (r *Reconciler) JobChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil ||

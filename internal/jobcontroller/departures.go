@@ -12,16 +12,16 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// departures holds what the event handlers know of pods that are deleted, by UID. It has a lock, since the handlers run
-// beside the passes.
+// departures holds the event handlers' knowledge of deleted pods, by UID. It has a lock, because the handlers run
+// concurrently with the passes.
 type departures struct {
 	mu sync.Mutex
-	// succeeded holds the pods that were seen to succeed before they were deleted.
+	// succeeded holds the pods that were observed to succeed before they were deleted.
 	succeeded map[types.UID]*corev1.Pod
 	// gone holds the pods whose deletion the handlers have received.
 	gone map[types.UID]bool
-	// unneeded lists the pods that the last pass did not need. The next pass may need them if the status that this pass
-	// saw was not current.
+	// unneeded lists the pods that the last pass did not need. The next pass may need them if the last pass did not see
+	// the current status.
 	unneeded []types.UID
 }
 
@@ -50,10 +50,10 @@ func (s *departures) isGone(pod types.UID) bool {
 	return s.gone[pod]
 }
 
-// unheard returns the pods of the status that have not ended, that the cache lacks and whose deletion the handlers have not
-// received: those that live and those that are being deleted. A cache is ahead of its handlers for a moment, and only they
-// know whether a pod succeeded before it was deleted. The handlers never receive deletions from before this process began to
-// watch.
+// unheard returns the pods in the status that have not ended, that the cache lacks, and whose deletion the handlers
+// have not received: the living pods and those that are being deleted. A cache is ahead of its handlers for a moment,
+// and only the handlers know whether a pod succeeded before it was deleted. The handlers never receive deletions from
+// before this process began to watch.
 func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (living, ending []types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (livin
 	return living, ending
 }
 
-// waits holds since when passes have been waiting for the watch to show the ends of pods.
+// waits holds, by pod, the time since which passes have been waiting for the watch to show the end of the pod.
 type waits map[types.UID]time.Time
 
 // still reports whether a pass has to wait for one of these pods, each for up to vanishedWait. It forgets other pods.
@@ -103,8 +103,8 @@ func hasEnded(r *batch.ReplicaStatus) bool {
 	return r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed
 }
 
-// open returns the succeeded pods that a pass may need: pods that still exist, and pods of replicas whose end the status
-// does not record.
+// open returns the succeeded pods that a pass may need: pods that still exist, and pods of replicas whose end the
+// status does not record.
 func (s *departures) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *departures) open(status *batch.JobStatus, seen []*corev1.Pod) map[types
 	return open
 }
 
-// prune forgets the pods that the last pass did not need. The status that this pass saw must have been current.
+// prune forgets the pods that the last pass did not need. It may be called only if that pass saw the current status.
 func (s *departures) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@ const (
 	eventsAtOnce = 2
 	// eventTries is the number of attempts to write an event to an API server that does not answer.
 	eventTries = 12
-	// maxQueuedEvents is the number of events that wait to be written. It bounds the operator's memory while the API server
-	// is slow; further events are lost.
+	// maxQueuedEvents is the number of events that wait to be written. It bounds the operator's memory while the API
+	// server is slow; further events are lost.
 	maxQueuedEvents = 10_000
 )
 
@@ -44,9 +44,8 @@ type Recorder interface {
 	Record(obj client.Object, e engine.Event)
 }
 
-// recorder writes events with annotations, which client-go's recorder cannot. It writes a few events at a time in the
-// background. It never updates an existing event, so the operator needs no right to
-// change events.
+// recorder writes events with annotations, which client-go's recorder cannot do. It writes a few events at a time in
+// the background. It never updates an existing event, so the operator needs no right to change events.
 type recorder struct {
 	api      eventsclient.EventsV1Interface
 	scheme   *runtime.Scheme

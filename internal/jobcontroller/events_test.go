@@ -22,8 +22,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// TestRecorderWritesEachEventOnce verifies that an event without an answer is sent again, with its annotation, and
-// that an event that the API server refuses is not.
+// TestRecorderWritesEachEventOnce verifies that an event is sent again, with its annotation, if the API server does not
+// answer, and that it is not sent again if the API server refuses it.
 func TestRecorderWritesEachEventOnce(t *testing.T) {
 	var requests atomic.Int32
 	got, refused := make(chan eventsv1.Event, 10), make(chan struct{}, 10)
@@ -34,7 +34,7 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 		}
 		switch n := requests.Add(1); {
 		case n == 1:
-			panic(http.ErrAbortHandler) // the connection breaks off
+			panic(http.ErrAbortHandler) // the connection breaks
 		case e.Reason == string(batch.EventJobPaused):
 			w.WriteHeader(http.StatusForbidden)
 			refused <- struct{}{}

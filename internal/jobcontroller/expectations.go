@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a
-// few calls and the results of pods that others delete (docs/designs/0010-late-caches.md), and nothing else.
+// expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a few
+// calls and the results of pods that others delete (docs/designs/0010-late-caches.md), and nothing else.
 type expectations struct {
 	uid types.UID
 	// replicas is the size of the job. The event handlers read it too.
@@ -29,16 +29,15 @@ type expectations struct {
 	// seenVersion is the resourceVersion of the cached object from which written was made.
 	seenVersion string
 	written     kinds.Object
-	// writtenAt is when the status was last written. Before the first write, it is when this process first saw the
-	// job.
+	// writtenAt is when the status was last written. Before the first write, it is when this process first saw the job.
 	writtenAt time.Time
-	// contestedSince is the time of the first of the latest passes in a row that found the job's success contested.
-	// It is zero if the last pass did not.
+	// contestedSince is the time of the first of the latest consecutive passes that found the job's success contested;
+	// zero if the last pass did not.
 	contestedSince time.Time
 	// ends and lastPass are Plan.Ends and Seen.Now of the last pass.
 	ends     map[types.UID]time.Time
 	lastPass time.Time
-	// live is the last view of the pods that was read from the API server; nil once the cache is as new.
+	// live is the last view of the pods that was read from the API server; nil once the cache has caught up with it.
 	live *liveView
 	// vanished holds the pods that the last live view lacked although the cache shows them alive.
 	vanished waits
@@ -55,7 +54,7 @@ type expectations struct {
 	// deletion.
 	unheard waits
 
-	// created holds created pods by name. Deleted holds times of deletion by UID.
+	// created holds the created pods by name, and deleted the times of deletions by UID.
 	created map[string]madePod
 	deleted map[types.UID]time.Time
 
@@ -81,7 +80,7 @@ func newExpectations(job types.UID, now time.Time) *expectations {
 	return &expectations{uid: job, writtenAt: now, created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
 }
 
-// delayLeft returns how much longer a plan may wait whose total delay is at most maxDelay.
+// delayLeft returns how much longer a plan may wait if its total delay is limited to maxDelay.
 func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.Duration {
 	if maxDelay == 0 {
 		exp.delayedAt = time.Time{}
@@ -91,15 +90,15 @@ func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.D
 	return exp.delayedAt.Add(maxDelay).Sub(now)
 }
 
-// dropRefusals forgets refused creations once the plan creates nothing, or creates something else, or the run mode
-// has changed.
+// dropRefusals forgets refused creations once the plan creates nothing, or creates something else, or the run mode has
+// changed.
 func (exp *expectations) dropRefusals(old *batch.JobStatus, plan *engine.Plan) {
 	if len(plan.Create)+len(plan.Pods) == 0 || plan.Status != nil && plan.Status.RunMode != old.RunMode && old.RunMode != "" {
 		exp.refusals = nil
 	}
 }
 
-// newest returns the job as this process last wrote it while the cache still shows the version before. Otherwise it
+// newest returns the job as this process last wrote it while the cache still shows the previous version. Otherwise it
 // returns the cached job.
 func (exp *expectations) newest(cached kinds.Object) kinds.Object {
 	if exp.written != nil && cached.GetResourceVersion() == exp.seenVersion {
@@ -144,8 +143,8 @@ func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod
 	return pods
 }
 
-// unshown returns the pods of the live view that the cache has not shown yet. Those whose deletion the event handler has
-// received, and those whose names other pods have, are gone.
+// unshown returns the pods of the live view that the cache has not shown yet. It leaves out pods whose deletion the
+// event handler has received, and pods whose names other pods have, because they no longer exist.
 func (exp *expectations) unshown(cached []corev1.Pod, pods []*corev1.Pod) []*corev1.Pod {
 	if exp.live == nil || len(exp.live.unshown) == 0 {
 		return nil
@@ -184,7 +183,7 @@ func (exp *expectations) lateCreations(cached []corev1.Pod, now time.Time) []str
 	return slices.Collect(maps.Keys(late))
 }
 
-// asDeleted returns a pod as deleted if this process has deleted it and the cache does not show that yet.
+// asDeleted marks a pod as deleted if this process has deleted it and the cache does not show that yet.
 func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	at, ok := exp.deleted[pod.UID]
 	if !ok || pod.DeletionTimestamp != nil {
@@ -195,8 +194,8 @@ func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	return marked
 }
 
-// forgetAfter returns the time until creations and live views that the caches do not show are forgotten; zero if there are
-// none. Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
+// forgetAfter returns the time until creations and live views that the caches do not show are forgotten; zero if there
+// are none. Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
 func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	next := time.Duration(0)
 	note := func(until time.Time) {
@@ -226,7 +225,7 @@ func newExpectationStore(c clock.PassiveClock) *expectationStore {
 	return &expectationStore{clock: c, jobs: map[types.NamespacedName]*expectations{}}
 }
 
-// of returns the expectations of a job. A job of the same name with another UID starts with none.
+// of returns the expectations of a job. A job with the same name and another UID starts with none.
 func (s *expectationStore) of(key types.NamespacedName, uid types.UID) *expectations {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,16 +237,16 @@ func (s *expectationStore) of(key types.NamespacedName, uid types.UID) *expectat
 	return exp
 }
 
-// get returns the expectations of a job, or nil.
+// get returns the expectations of a job; nil if there are none.
 func (s *expectationStore) get(key types.NamespacedName) *expectations {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobs[key]
 }
 
-// forget drops the expectations of a job that the cache does not have. If no pass has seen the job, the cache of jobs may
-// be behind that of pods: forget then keeps what the handlers have received for cacheLag, and returns the time that is
-// left of it.
+// forget drops the expectations of a job that the cache does not have. If no pass has seen the job, the cache of jobs
+// may be behind the cache of pods: forget then keeps for cacheLag what the handlers have received, and returns the
+// remaining time.
 func (s *expectationStore) forget(key types.NamespacedName) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,22 +259,23 @@ func (s *expectationStore) forget(key types.NamespacedName) time.Duration {
 	return 0
 }
 
-// noteSuccess records that a pod of a job succeeded before it was deleted. A pass must follow, as for departuresOf.
+// noteSuccess records that a pod of a job succeeded before it was deleted. The caller must enqueue the job, as for
+// departuresOf.
 func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
 	if d := s.departuresOf(key, job); d != nil {
 		d.addSuccess(pod)
 	}
 }
 
-// noteGone records that a pod of a job has gone. A pass must follow, as for departuresOf.
+// noteGone records that a pod of a job has been deleted. The caller must enqueue the job, as for departuresOf.
 func (s *expectationStore) noteGone(key types.NamespacedName, job, pod types.UID) {
 	if d := s.departuresOf(key, job); d != nil {
 		d.addGone(pod)
 	}
 }
 
-// departuresOf returns the departures of a job; nil if the name is another job's. The job may be new to this process. A
-// pass must follow, which forgets the job if it has gone.
+// departuresOf returns the departures of a job; nil if another job has the name. It adds an entry if this process does
+// not know the job yet. The caller must enqueue the job, so that a pass removes the entry if the job no longer exists.
 func (s *expectationStore) departuresOf(key types.NamespacedName, job types.UID) *departures {
 	s.mu.Lock()
 	defer s.mu.Unlock()

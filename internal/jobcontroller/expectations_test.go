@@ -83,7 +83,7 @@ func TestLastWrittenStatusCountsWhileTheCacheIsLate(t *testing.T) {
 }
 
 // TestHandlersAreNotForgottenBeforeTheCacheShowsTheJob verifies that a pass that does not find the job keeps what the
-// handlers of pods have received if the cache of jobs may be behind that of pods, and forgets a job that has gone.
+// pod handlers have received if the cache of jobs may be behind the cache of pods, and forgets a deleted job.
 func TestHandlersAreNotForgottenBeforeTheCacheShowsTheJob(t *testing.T) {
 	key := types.NamespacedName{Namespace: "ns", Name: "j"}
 	for name, test := range map[string]struct {
@@ -111,7 +111,7 @@ func TestHandlersAreNotForgottenBeforeTheCacheShowsTheJob(t *testing.T) {
 	}
 }
 
-// TestPassAwaitsTheHandlerForEachPod verifies that a pass waits for the handler although it has waited in vain for the
+// TestPassAwaitsTheHandlerForEachPod verifies that a pass waits for the handler even after waiting in vain for the
 // deletion of an earlier pod, which no watch of this process has shown.
 func TestPassAwaitsTheHandlerForEachPod(t *testing.T) {
 	now := time.Now()
@@ -130,15 +130,15 @@ func TestPassAwaitsTheHandlerForEachPod(t *testing.T) {
 	}
 }
 
-// TestPassAwaitsTheHandlerOfPods verifies that a pod that has left the cache counts as gone when the handler has received
-// that, and after a second at the latest.
+// TestPassAwaitsTheHandlerOfPods verifies that a pod that has left the cache counts as deleted once the handler has
+// received its deletion, and after one second at the latest.
 func TestPassAwaitsTheHandlerOfPods(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		phase  batch.ReplicaPhase
 		cached bool
 		heard  types.UID
-		// want is whether the pass waits, and unconfirmed whether it does not know of the pod.
+		// want is true if the pass waits, and unconfirmed if it marks the pod as unconfirmed.
 		want, unconfirmed bool
 	}{
 		"the cache has it":                   {phase: batch.ReplicaRunning, cached: true},

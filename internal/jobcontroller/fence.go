@@ -13,9 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// leaderFence is the resourceVersion from which only this process writes the statuses of a kind of job. The caches
-// may have begun while another process led, and may be late. An object of a later version includes all that the other
-// process wrote.
+// leaderFence holds the resourceVersion from which only this process writes the statuses of a kind of job. The caches
+// may have been filled while another process led, and may be stale. An object with a later version includes everything
+// that the other process wrote.
 type leaderFence struct {
 	mu    sync.Mutex
 	since string

@@ -20,8 +20,8 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // PodHandler returns the handler of pod events, which enqueues the job of the pod. A pass reads all pods of a job, so
-// events of larger jobs are collected for longer before one pass handles them. A pod that starts or ends may change
-// the phase of its job, which users wait for, so its job has priority over new jobs.
+// events of larger jobs are collected for longer before one pass handles them. A pod that starts or ends may change the
+// phase of its job, which users wait for, so its job has priority over new jobs.
 func (r *Reconciler) PodHandler() handler.EventHandler {
 	wake := func(o client.Object, q queue, priority int) {
 		owner := metav1.GetControllerOfNoCopy(o)
@@ -60,7 +60,8 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 	}
 }
 
-// noteSuccess records that a pod had succeeded before it was deleted. The next pass may be too late to see that.
+// noteSuccess records that a pod had succeeded before it was deleted. The next pass may be too late to observe the
+// success.
 func (r *Reconciler) noteSuccess(last client.Object) {
 	pod, ok := last.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(last)
@@ -69,7 +70,7 @@ func (r *Reconciler) noteSuccess(last client.Object) {
 	}
 }
 
-// noteGone records that a pod has gone, after what noteSuccess has to say of it.
+// noteGone records that a pod has been deleted. It must be called after noteSuccess.
 func (r *Reconciler) noteGone(last client.Object) {
 	if owner := metav1.GetControllerOfNoCopy(last); owner != nil && owner.Kind == r.kind.Name {
 		r.store.noteGone(types.NamespacedName{Namespace: last.GetNamespace(), Name: owner.Name}, owner.UID, last.GetUID())
@@ -83,7 +84,7 @@ func podPhase(o client.Object) corev1.PodPhase {
 	return ""
 }
 
-// gathering returns how long pod events of a job with n replicas are collected.
+// gathering returns how long pod events of a job with n replicas are collected before a pass.
 func gathering(n int64) time.Duration {
 	const base, perReplica, most = 5 * time.Millisecond, 100 * time.Microsecond, 500 * time.Millisecond
 	return min(base+time.Duration(n)*perReplica, most)

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// baseLatency is the duration of a request to an API server that has little to do.
+// baseLatency is the duration of a request to an API server that is not busy.
 const baseLatency = 10 * time.Millisecond
 
-// limiter limits the rate of requests that may wait, over all jobs. It lowers the rate as requests take longer, down
-// to one per second, to leave the API server to more important requests.
+// limiter limits the rate of requests that may wait, over all jobs. It lowers the rate as requests take longer, down to
+// one per second, to leave the API server to more important requests.
 type limiter struct{ *rate.Limiter }
 
 // newLimiter returns a limiter of this many requests per second, with a burst of the same number.

@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// pageSize is the number of pods in one page of a list from the API server. Pods are much larger there than in the
-// cache.
+// pageSize is the number of pods in one page of a list from the API server. Pods from the API server are much larger
+// than pods in the cache.
 const pageSize = 500
 
 // liveView is a view of a job's pods that was read from the API server. It corrects the cache until the cache has
@@ -57,7 +57,7 @@ func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, er
 	}
 }
 
-// list returns the pods of the view, and those that the cache still shows although they have gone.
+// list returns the pods of the view, and the pods that the cache still shows although they no longer exist.
 func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(v.pods))
 	for _, pod := range v.pods {
@@ -71,8 +71,8 @@ func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// vanished returns the pods that have gone and that the cache shows alive. Only the watch tells whether they succeeded
-// before somebody deleted them.
+// vanished returns the pods that no longer exist and that the cache shows alive. Only the watch shows whether they
+// succeeded before they were deleted.
 func (v *liveView) vanished(cached []*corev1.Pod) (pods []types.UID) {
 	for _, pod := range cached {
 		if _, there := v.pods[pod.UID]; !there && pod.DeletionTimestamp == nil && !v.replaced(pod) {
@@ -82,8 +82,9 @@ func (v *liveView) vanished(cached []*corev1.Pod) (pods []types.UID) {
 	return pods
 }
 
-// correct returns the newest known state of a cached pod; nil if a new pod has its name. A pod that has gone stays as
-// the cache shows it until the cache shows its end: only the watch tells whether it succeeded before it was deleted.
+// correct returns the newest known state of a cached pod; nil if a newer pod has the same name. A pod that no longer
+// exists remains as the cache shows it until the cache shows its end, because only the watch shows whether it succeeded
+// before it was deleted.
 func (v *liveView) correct(cached *corev1.Pod) *corev1.Pod {
 	live, there := v.pods[cached.UID]
 	switch {
@@ -102,7 +103,7 @@ func (v *liveView) replaced(pod *corev1.Pod) bool {
 	return taken && uid != pod.UID
 }
 
-// older reports whether resourceVersion a is before b. It is false if they cannot be compared.
+// older reports whether resourceVersion a is before b. It returns false if they cannot be compared.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

@@ -45,8 +45,8 @@ func TestLateCacheDoesNotUndoLiveView(t *testing.T) {
 	}
 }
 
-// TestPodThatOnlyALiveViewShowedExists verifies that a pod which the cache has not shown yet exists after a live view has
-// shown it, until the handler has received its deletion or the cache should have shown it.
+// TestPodThatOnlyALiveViewShowedExists verifies that a pod which the cache has not shown yet counts as existing after a
+// live view has shown it, until the handler has received its deletion or the cache should have shown it.
 func TestPodThatOnlyALiveViewShowedExists(t *testing.T) {
 	pod, now := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "a", ResourceVersion: "9"}}, time.Now()
 	for name, test := range map[string]struct {
@@ -77,8 +77,8 @@ func TestPodThatOnlyALiveViewShowedExists(t *testing.T) {
 	}
 }
 
-// TestPodStaysUntilTheCacheShowsThatItHasGone verifies that a pod that a live read lacks remains until the watch
-// delivers its deletion, because only the watch shows how the pod ended.
+// TestPodStaysUntilTheCacheShowsThatItHasGone verifies that a pod that is missing from a live read remains until the
+// watch delivers its deletion, because only the watch shows how the pod ended.
 func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 	pod := func(name string, uid types.UID) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}

@@ -28,13 +28,13 @@ func init() {
 	ctrlmetrics.Registry.MustRegister(timeToFirstPod, timeToRunning, timeToFinish, restartCounter)
 }
 
-// transition is what one write of a status changes, as far as metrics count it. A time is nil if the write does not
-// reach that point.
+// transition describes the changes of one status write that metrics count. A time is nil if the write does not record
+// it for the first time.
 type transition struct {
 	// firstPod, running and finished are the times from the job's creation until its first pod was created, all its
 	// replicas ran for the first time, and it ended.
 	firstPod, running, finished *time.Duration
-	// restarts is the number of incidents that began, of the scope and for the cause that the last one has.
+	// restarts is the number of incidents that began. scope and cause are those of the last incident.
 	restarts int32
 	scope    batch.RestartScope
 	cause    string
@@ -84,7 +84,8 @@ func conditionOf(s *batch.JobStatus, of batch.JobConditionType) *batch.JobCondit
 	return nil
 }
 
-// restartCause returns one of the few causes that the metric of restarts has. Reasons of kubelets are too many.
+// restartCause maps an incident to one of the few causes of the restart metric, because kubelets give too many
+// different reasons for a label.
 func restartCause(i *batch.Incident) string {
 	switch {
 	case !i.Charged:
@@ -113,7 +114,7 @@ func (t *transition) count(kind string, phase batch.JobPhase) {
 	}
 }
 
-// phases are the phases that the metric of jobs has, with 0 for those that no job is in.
+// phases lists the phases for which the job metric has a value. The value is 0 for a phase that no job is in.
 var phases = []batch.JobPhase{batch.JobPending, batch.JobRunning, batch.JobPaused, batch.JobResuming, batch.JobSucceeded,
 	batch.JobFailed, batch.JobUnknown}
 
@@ -145,7 +146,7 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // a collector is given no context
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // collectors receive no context
 	defer cancel()
 	counts, oldest, err := c.count(ctx, time.Now())
 	if err != nil {

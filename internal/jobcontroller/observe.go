@@ -29,13 +29,15 @@ type observer struct {
 	clock      clock.PassiveClock
 }
 
-// observe reads the state of a job from the caches, and from the expectations what the caches do not show yet.
+// observe reads the state of a job from the caches, and adds from the expectations what the caches do not show yet.
 func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Job, exp *expectations) (engine.Seen, error) {
 	seen := engine.Seen{Now: o.clock.Now(), Status: o.kind.Status(obj), LastWrite: exp.writtenAt, Refusals: exp.refusals,
 		Unwritten: !exp.tried && o.fence.includes(obj), ContestedSince: exp.contestedSince,
 		LastPass: exp.lastPass, Ends: exp.ends}
 	if !exp.tried && seen.Status.RunMode != "" {
-		seen.LastWrite = time.Time{} // by another process, who knows when: one that is killed again and again would wait for ever
+		// Another process wrote the status at an unknown time. It counts as long ago, because a process that is killed
+		// repeatedly would otherwise delay its writes forever.
+		seen.LastWrite = time.Time{}
 	}
 	var pods corev1.PodList
 	if err := o.cached.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{ownerIndex: string(job.UID)},
@@ -72,7 +74,7 @@ func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Jo
 }
 
 // confirmCreated asks the API server for pods that this process created cacheLag ago or longer and that the cache does
-// not show yet. Those that are still there count as created now, and merge forgets the others.
+// not show yet. Pods that still exist count as created now; merge drops the others.
 func (o *observer) confirmCreated(ctx context.Context, job *engine.Job, cached []corev1.Pod, exp *expectations, now time.Time) error {
 	late := exp.lateCreations(cached, now)
 	if len(late) == 0 {
@@ -118,8 +120,8 @@ func (o *observer) ownsService(ctx context.Context, job *engine.Job) (bool, erro
 	return owner != nil && owner.UID == job.UID, nil
 }
 
-// lostNodes reads the nodes of pods that should have ended long ago. There are few such pods, so the operator does
-// not watch nodes.
+// lostNodes reads the nodes of pods whose deletion is overdue. There are few such pods, so the operator does not watch
+// nodes.
 func (o *observer) lostNodes(ctx context.Context, seen engine.Seen) (map[string]bool, error) {
 	var lost map[string]bool
 	for _, pod := range seen.Pods {

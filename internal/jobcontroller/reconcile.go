@@ -68,7 +68,7 @@ type Reconciler struct {
 }
 
 // NewReconciler returns the reconciler of a kind for callers without a manager. It has its own limits and sends one
-// request at a time, so that what it does is a function of the answers that it gets.
+// request at a time, so that its actions depend only on the answers that it receives.
 func NewReconciler(kind kinds.Kind, opts Options, api API) *Reconciler {
 	limits := newLimits()
 	limits.perJob = 1
@@ -85,8 +85,8 @@ func newReconciler(kind kinds.Kind, opts Options, api API, limits limits) *Recon
 	return r
 }
 
-// Reconcile does one pass over one job. After an error the next pass does the rest, because every pass starts from a
-// fresh observation.
+// Reconcile does one pass over one job. After an error, the next pass continues, because every pass starts from a fresh
+// observation.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.fence.set(ctx, r.live, r.kind); err != nil {
 		return reconcile.Result{}, err
@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	plan, err := r.decide(ctx, job, seen, exp)
 	if errors.Is(err, errVanished) {
-		return reconcile.Result{RequeueAfter: vanishedWait}, nil // the event of the pod comes sooner
+		return reconcile.Result{RequeueAfter: vanishedWait}, nil // an event of the pod usually arrives earlier
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -136,8 +136,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now))}, nil
 }
 
-// nameDelay returns the time until a pass tries a taken name again. No event reports that the name is free, because
-// the object is not the job's. The pass that writes the refusal to the job's status follows at once.
+// nameDelay returns the time until a pass tries a taken name again. No event reports that the name is free, because the
+// object does not belong to the job. The pass that writes the refusal to the job's status follows immediately.
 func nameDelay(seen *engine.Seen) time.Duration {
 	if len(seen.Refusals) == 0 {
 		return retryFirst
@@ -148,14 +148,14 @@ func nameDelay(seen *engine.Seen) time.Duration {
 // nameTakenDelay is the time between two passes of a job that needs a taken name.
 const nameTakenDelay = 2 * time.Second
 
-// vanishedWait is how long a decision waits for the watch to show the end of a pod that has gone.
+// vanishedWait is how long a decision waits for the watch to show the end of a pod that no longer exists.
 const vanishedWait = time.Second
 
-// errVanished means that a pod has gone and that the cache does not show its end yet.
+// errVanished means that a pod no longer exists and that the cache does not show its end yet.
 var errVanished = errors.New("the cache does not show the end of a pod that has gone")
 
-// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait. Pods of which it
-// has not heard by then are unconfirmed.
+// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait. It marks the
+// pods whose deletion the handler has not received as unconfirmed.
 func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
 	living, ending := exp.departed.unheard(seen.Status, seen.Pods)
 	if len(living)+len(ending) > 0 {
@@ -203,10 +203,10 @@ func sooner(a, b time.Duration) time.Duration {
 // progressDelay is the time until a delayed status write is tried again.
 const progressDelay = time.Second
 
-// staleDelay is the time that a late cache gets to catch up.
+// staleDelay is the time that a stale cache gets to catch up.
 const staleDelay = 50 * time.Millisecond
 
-// convert returns the normal form of an object, with its faults, which the engine judges.
+// convert returns the engine's form of an object, with its validation errors, which the engine handles.
 func (r *Reconciler) convert(obj kinds.Object) *engine.Job {
 	job := r.kind.Convert(obj)
 	if r.opts.ClusterDomain != "" {

@@ -13,9 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// createError classifies the error of a creation. It returns nil if the object exists and is the job's: a cache was
-// late, or an answer was lost. It records what the API server refuses, so that the next pass writes it to the job's
-// status.
+// createError classifies the error of a creation. It returns nil if the object exists and belongs to the job, because
+// the cache was stale or an answer was lost. It records refusals of the API server, so that the next pass writes them
+// to the job's status.
 func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, exp *expectations) error {
 	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
 	if apierrors.IsAlreadyExists(err) {
@@ -44,15 +44,15 @@ func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.Partial
 	live.SetGroupVersionKind(gvk)
 	switch err := a.live.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetName()}, live); {
 	case apierrors.IsNotFound(err):
-		return nil, errStale // it has gone, so the next pass creates the job's own
+		return nil, errStale // it no longer exists, so the next pass creates the job's own object
 	case err != nil:
 		return nil, fmt.Errorf("reading the owner of %s: %w", describe(o), err)
 	}
 	return live, nil
 }
 
-// nameTaken returns the message for a name that the job needs and another object has: whose object it is, and what
-// the user can do.
+// nameTaken returns the message for a name that the job needs and another object has: the owner of that object, and
+// what the user can do.
 func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	owner, ref := "nobody (it has no controller)", metav1.GetControllerOfNoCopy(live)
 	if ref != nil {

@@ -13,17 +13,17 @@ import (
 	"tensorstack.dev/batch/internal/tracing"
 )
 
-// startEnd is how the start of a job has ended.
+// startEnd describes how the start of a job ended.
 type startEnd struct {
 	at      time.Time
 	outcome string
-	// failure is the reason if the job did not come to run; empty if it did.
+	// failure is the reason why the job did not start to run; empty if it did.
 	failure string
 }
 
-// endOfStart returns how the start of a job has ended: all replicas have run, a replica has ended before that and starts
-// again, or the job has ended. It returns nil while the job starts. All later statuses of the job have an end too,
-// because it restarted, completed, or has run for some time, so that the first of them can be told from the others.
+// endOfStart returns how the start of a job ended: all replicas have run, a replica has ended before that and starts
+// again, or the job has ended. It returns nil while the job starts. All later statuses of the job show an end too,
+// because the job restarted, completed, or has run for some time; startSpans relies on this to recognise the first one.
 func endOfStart(s *batch.JobStatus) *startEnd {
 	if s.CompletionTime != nil {
 		end := &startEnd{at: s.CompletionTime.Time, outcome: string(s.Phase)}
@@ -46,8 +46,8 @@ func endOfStart(s *batch.JobStatus) *startEnd {
 	return &startEnd{at: c.LastTransitionTime.Time, outcome: string(batch.JobRunning)}
 }
 
-// incidentReason returns the reason of an incident without what the program has said, which need not be for those who
-// read traces.
+// incidentReason returns the reason of an incident without the program's own message, which readers of traces may not
+// be allowed to see.
 func incidentReason(i *batch.Incident) string {
 	switch {
 	case i.Reason != "":
@@ -58,8 +58,8 @@ func incidentReason(i *batch.Incident) string {
 	return "ReplicaEnded"
 }
 
-// startSpans returns the spans of a job's start if the written status is the first one that has its end. Their times are
-// those of API objects, in whole seconds. The t9k-scheduler writes the span of scheduling a gang.
+// startSpans returns the spans of a job's start if the written status is the first one that shows its end. Their times
+// come from API objects and are in whole seconds. The t9k-scheduler writes the span for scheduling a gang.
 func startSpans(job *engine.Job, created time.Time, old, written *batch.JobStatus, pods []*corev1.Pod) []tracing.Span {
 	end := endOfStart(written)
 	if end == nil || endOfStart(old) != nil {
@@ -93,7 +93,8 @@ func startSpans(job *engine.Job, created time.Time, old, written *batch.JobStatu
 	return spans
 }
 
-// podTimes returns when the last pod was created, when the last one was bound to a node, and whether all have been.
+// podTimes returns when the last pod was created, when the last pod was bound to a node, and whether all pods have been
+// bound.
 func podTimes(pods []*corev1.Pod) (made, bound time.Time, all bool) {
 	all = len(pods) > 0
 	for _, pod := range pods {
@@ -103,7 +104,7 @@ func podTimes(pods []*corev1.Pod) (made, bound time.Time, all bool) {
 	return made, bound, all
 }
 
-// boundAt returns when a pod was bound to a node; zero if it was not, or if that is not known.
+// boundAt returns when a pod was bound to a node; zero if it was not, or if the time is not known.
 func boundAt(pod *corev1.Pod) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {

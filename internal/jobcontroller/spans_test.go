@@ -13,15 +13,15 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// spanCreated is when the job of the tests of spans was created.
+// spanCreated is the creation time of the job in the span tests.
 var spanCreated = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// spanAt returns the time that many seconds after the creation.
+// spanAt returns the time that many seconds after spanCreated.
 func spanAt(seconds int) metav1.Time {
 	return metav1.NewTime(spanCreated.Add(time.Duration(seconds) * time.Second))
 }
 
-// spanStatus returns the status of a job that has begun, with changes.
+// spanStatus returns the status of a job that has started, with changes.
 func spanStatus(changes ...func(*batch.JobStatus)) *batch.JobStatus {
 	begun := spanAt(1)
 	s := &batch.JobStatus{StartTime: &begun, Phase: batch.JobPending, Conditions: []batch.JobCondition{
@@ -41,7 +41,7 @@ func spanRunning(yes metav1.ConditionStatus, reason batch.Reason, seconds int) f
 	}
 }
 
-// spanEnd ends the job after 9 s.
+// spanEnd ends the job 9 s after spanCreated.
 func spanEnd(phase batch.JobPhase) func(*batch.JobStatus) {
 	return func(s *batch.JobStatus) {
 		end := spanAt(9)
@@ -52,7 +52,8 @@ func spanEnd(phase batch.JobPhase) func(*batch.JobStatus) {
 	}
 }
 
-// spanPod returns a pod that was created, and bound unless that is 0.
+// spanPod returns a pod with its times of creation and binding, in seconds after spanCreated. If bound is 0, the pod is
+// not bound.
 func spanPod(made, bound int) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: spanAt(made)}}
 	if bound > 0 {
@@ -61,7 +62,7 @@ func spanPod(made, bound int) *corev1.Pod {
 	return trimPod(p)
 }
 
-// spanCase is a write of a status, and the spans that it ends.
+// spanCase is a status write, and the spans that it completes.
 type spanCase struct {
 	old, written *batch.JobStatus
 	pods         []*corev1.Pod

@@ -42,7 +42,7 @@ func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds
 	sent.SetUID(obj.GetUID())
 	sent.SetResourceVersion(obj.GetResourceVersion())
 	*a.kind.Status(sent) = *status
-	if a.kind.Training != nil { // fields that others write stay as they were read
+	if a.kind.Training != nil { // fields that other components write keep the values that were read
 		_, read := a.kind.Training(obj)
 		_, kept := a.kind.Training(sent)
 		kept.TensorBoard = read.TensorBoard
