@@ -24,28 +24,28 @@ import (
 type fault int
 
 const (
-	// callWorks means that nothing goes wrong.
+	// callWorks means that the call succeeds.
 	callWorks fault = iota
 	// callLost means that the call does not reach the API server.
 	callLost
 	// answerLost means that the API server executes the call and the operator gets an error.
 	answerLost
-	// diesBefore and diesAfter mean that the operator dies before the call reaches the API server, or before the
-	// answer reaches the operator.
+	// diesBefore and diesAfter mean that the operator dies before the call reaches the API server, or before the answer
+	// reaches the operator.
 	diesBefore
 	diesAfter
-	// deposedByFresh and deposedByLate mean that a new leader makes a pass before the call reaches the API server. Its
-	// caches have listed everything, or are as late as those of the old leader. The old one does not know that it is
-	// deposed, and ends its pass.
+	// deposedByFresh and deposedByLate mean that a new leader makes a pass before the call reaches the API server. The
+	// caches of the new leader have listed everything, or are as late as those of the old leader. The old leader does
+	// not know that it was deposed, and finishes its pass.
 	deposedByFresh
 	deposedByLate
 )
 
-// connection is an operator's connection to the API server. Calls and answers may be lost, and the operator may die
-// at any call.
+// connection is an operator's connection to the API server. Calls and answers may be lost, and the operator may die at
+// any call.
 type connection struct {
 	w *world
-	// fault returns what goes wrong with the next call; nil means that nothing ever does.
+	// fault returns the fault of the next call; nil means that no call has a fault.
 	fault func() fault
 	calls int
 	// dead is true once the operator has died. None of its calls reaches the API server any more.
@@ -99,7 +99,7 @@ func conflict(resource, name, format string, args ...any) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, name, fmt.Errorf(format, args...))
 }
 
-// object returns the object of a kind and a name on the API server; nil if there is none.
+// object returns the object on the API server with this kind and name; nil if there is none.
 func (w *world) object(kind, name string) client.Object {
 	switch {
 	case kind == w.kind.Name && w.obj != nil && name == w.obj.GetName():
@@ -216,7 +216,7 @@ func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.Create
 // pod, because the pod may have been deleted before the cache could show it.
 const maxCreationLag = 10 * time.Second
 
-// forgetUnseen drops the success of the last pod of a name if the cache shows the creation of that pod too late.
+// forgetUnseen drops the success of the last pod with a name if the cache shows the creation of that pod too late.
 func (o *operator) forgetUnseen(name string) {
 	if t := o.w.last(name); t.watched && o.podPos[name] <= t.creation && o.w.now.Sub(t.created) > maxCreationLag {
 		t.ambiguous = true

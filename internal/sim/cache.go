@@ -23,11 +23,11 @@ type watcher interface {
 	objectEvent(kind string, before, after client.Object)
 }
 
-// cache is what a process has seen of the history of each object. Each object has its own lag.
+// cache is the part of each object's history that a process has seen. Each object has its own lag.
 type cache struct {
 	of *world
-	// jobPos counts the events of the job that the cache has seen, podPos those of each pod, and objectPos those of
-	// the Service and the PodGroup.
+	// jobPos counts the events of the job that the cache has seen, podPos those of each pod, and objectPos those of the
+	// Service and the PodGroup.
 	jobPos            int
 	podPos, objectPos map[string]int
 	cachedPods        map[string]*corev1.Pod
@@ -73,7 +73,7 @@ func (c *cache) nextOfJob(to watcher) {
 	}
 }
 
-// orNil returns a nil interface for an interface that holds a nil pointer.
+// orNil converts a job to a client.Object; nil remains nil.
 func orNil(o kinds.Object) client.Object {
 	if o == nil {
 		return nil
@@ -111,7 +111,7 @@ func (c *cache) nextOfObject(kind string, to watcher) {
 	}
 }
 
-// syncPods advances the cache by events of pods while more returns true.
+// syncPods advances the cache by pod events while more returns true.
 func (c *cache) syncPods(to watcher, more func() bool) {
 	for _, name := range sortedKeys(c.of.podLog) {
 		for c.podPos[name] < len(c.of.podLog[name]) && more() {
@@ -120,7 +120,7 @@ func (c *cache) syncPods(to watcher, more func() bool) {
 	}
 }
 
-// syncSome advances the caches of a standby, which have no watcher, by some of the new events.
+// syncSome advances the cache of a standby, which has no watcher, by some of the new events.
 func (c *cache) syncSome(w *world) {
 	for c.jobPos < len(w.jobLog) && w.chance(70) {
 		c.nextOfJob(nil)
@@ -148,7 +148,7 @@ func (c *cache) current() bool {
 	return c.jobPos == len(c.of.jobLog)
 }
 
-// trim is the function by which the operator's caches trim a pod.
+// trim is the function with which the operator's caches trim a pod.
 var trim = func() func(any) (any, error) {
 	options, err := jobcontroller.CacheOptions()
 	if err != nil {

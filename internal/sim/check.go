@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// charged returns the least and the most restarts that the ended pods of a replica may have cost.
+// charged returns the minimum and maximum number of restarts that the ended pods of a replica may have cost.
 func (w *world) charged(name string) (least, most int32) {
 	policy := w.policy(name)
 	for _, t := range w.past[name] {
@@ -20,7 +20,7 @@ func (w *world) charged(name string) (least, most int32) {
 			continue
 		}
 		most++
-		if !t.ambiguous && w.job.Elastic == nil && !w.restartsAll() { // the counts of a rank that was scaled away begin anew
+		if !t.ambiguous && w.job.Elastic == nil && !w.restartsAll() { // a scaled-down rank gets new counts
 			least++
 		}
 	}
@@ -35,8 +35,9 @@ func restarts(policy *engine.Restart, code int32) bool {
 	return !has(policy.FailCodes) && (policy.OnFailure || has(policy.RestartCodes))
 }
 
-// checkCreate checks a new pod against the history of the replica's earlier pods. A deposed operator may create a pod that
-// is outdated, because its leader has counted a restart meanwhile: checkCreate returns true, and the leader must replace it.
+// checkCreate checks a new pod against the history of the replica's earlier pods. A deposed operator may create an
+// outdated pod, because the new leader has counted a restart in the meantime: checkCreate then returns true, and the
+// leader must replace the pod.
 func (w *world) checkCreate(pod *corev1.Pod, deposed bool) (outdated bool) {
 	if finished(w.status) && !deposed {
 		w.fail("pod %s created after the end", pod.Name)
@@ -62,7 +63,7 @@ func (w *world) checkUnsucceeded(pod *corev1.Pod) {
 	// A rank that was scaled down starts with new counts, and a success may come too late for an incident of the whole
 	// job.
 	anew := w.job.Elastic != nil || slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
-	// A pod that somebody deleted before a cache showed its end may be charged when its successor has already ended.
+	// A pod that was deleted before a cache showed its end may be charged when its successor has already ended.
 	ambiguous := slices.ContainsFunc(w.past[pod.Name], func(t truth) bool { return t.ambiguous })
 	if t.selfEnded && t.success && t.reported && !ambiguous && !w.policy(pod.Name).OnSuccess && !anew {
 		w.fail("pod %s is created, whose replica had succeeded", pod.Name)
@@ -126,7 +127,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 			}
 		}
 	}
-	for name := range w.past { // a replica that an elastic job keeps although it was scaled away may decide too
+	for name := range w.past { // an elastic job may keep a replica that was scaled down, and it may decide too
 		if w.endedAs(name, false) {
 			lost++
 		}

@@ -10,8 +10,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestRestartDelaysDoNotDependOnClocks runs a job whose only replica fails again and again, on a node with a wrong clock,
-// and measures the delays of its restarts. In some runs a new leader begins within each delay.
+// TestRestartDelaysDoNotDependOnClocks runs a job whose only replica fails repeatedly, on a node with a wrong clock,
+// and measures the delays of its restarts. In some runs a new leader starts within each delay.
 func TestRestartDelaysDoNotDependOnClocks(t *testing.T) {
 	const (
 		pod     = jobName + "-worker-0"
@@ -23,7 +23,7 @@ func TestRestartDelaysDoNotDependOnClocks(t *testing.T) {
 	for name, c := range map[string]struct {
 		skew      time.Duration
 		handovers bool
-		// early and late are by how much the delays may differ from those of a right clock.
+		// early and late are the largest allowed deviations of the delays from those with a correct clock.
 		early, late time.Duration
 	}{
 		"right":                    {0, false, time.Second, time.Second},
@@ -60,7 +60,7 @@ func TestRestartDelaysDoNotDependOnClocks(t *testing.T) {
 					play.lead(newCache(w, 0))
 					catchUp()
 				}
-				for range 100 { // passes until the next pod is there
+				for range 100 { // passes until the next pod exists
 					if p := w.pods[pod]; p != nil && p.Status.Phase == corev1.PodPending || play.leader.wake.IsZero() {
 						break
 					}

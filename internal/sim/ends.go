@@ -19,7 +19,7 @@ type report struct {
 	due  time.Time
 }
 
-// exit ends the main container of a pod; its sidecar may run on. The kubelet reports the end a little later.
+// exit ends the main container of a pod; its sidecar may continue to run. The kubelet reports the end a little later.
 func (w *world) exit(pod *corev1.Pod) {
 	t := w.last(pod.Name)
 	t.at, t.selfEnded = w.now, pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
@@ -39,7 +39,7 @@ func (w *world) report(name string) {
 	t := w.last(name)
 	t.reported = true
 	if r.code != 0 && w.chance(15) {
-		pod.Status.Reason = "Evicted" // for a limit of its own, so without DisruptionTarget
+		pod.Status.Reason = "Evicted" // the pod exceeded its own limit, so there is no DisruptionTarget
 		if w.chance(40) {
 			w.removeContainers(pod)
 			return
@@ -52,11 +52,11 @@ func (w *world) report(name string) {
 	w.end(pod, r.code, t.at)
 }
 
-// unknownExit stands for an exit code that nobody knows.
+// unknownExit stands for an unknown exit code.
 const unknownExit = -1
 
-// removeContainers ends a pod whose kubelet has removed the containers before it has read how they ended. What it then
-// reports are containers that wait to be created.
+// removeContainers ends a pod whose kubelet has removed the containers before it has read how they ended. The kubelet
+// then reports containers that wait to be created.
 func (w *world) removeContainers(pod *corev1.Pod) {
 	w.last(pod.Name).exit = unknownExit
 	pod.Status.Phase = corev1.PodFailed
@@ -75,7 +75,7 @@ func (w *world) reportDue() {
 	}
 }
 
-// exitTogether ends all running pods, as a broken collective operation does.
+// exitTogether ends all running pods, as a failed collective operation does.
 func (w *world) exitTogether() {
 	for _, name := range sortedKeys(w.pods) {
 		pod := w.pods[name]
@@ -94,8 +94,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// heldSince reports whether all members of a rule have ended as the rule requires, and since when for the first such
-// rule. An end does not count if it or its time may be unseen, nor does a failure that may still be restarted.
+// heldSince reports whether a rule holds, because all its members have ended as it requires, and since when the first
+// such rule holds. An end does not count if it or its time may be unseen, nor does a failure that may still be
+// restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true
@@ -124,7 +125,7 @@ func (w *world) unreportable(name string) bool {
 	return unreported && w.lost[w.pods[name].Spec.NodeName]
 }
 
-// endedAs reports whether a replica ended by itself in this way: its last pod did, or an earlier one that somebody took away
+// endedAs reports whether a replica ended by itself in this way: its last pod did, or an earlier pod that was removed
 // before a cache showed its end. A later cache may show that end when the replica has further pods.
 func (w *world) endedAs(name string, success bool) bool {
 	all := w.past[name]
@@ -137,8 +138,8 @@ func (w *world) endedAs(name string, success bool) bool {
 	return false
 }
 
-// final reports whether a replica that ended in this way is certainly not restarted. A failure during an incident may be
-// a consequence of it, which is restarted whatever its code and its limit are.
+// final reports whether a replica that ended in this way is certainly not restarted. A failure during an incident may
+// be a consequence of the incident, which is restarted whatever its exit code and limit are.
 func (w *world) final(name string, policy engine.Restart, t *truth) bool {
 	if t.success {
 		return !policy.OnSuccess
@@ -149,7 +150,7 @@ func (w *world) final(name string, policy engine.Restart, t *truth) bool {
 	return !restarts(&policy, t.exit) || policy.Limit != nil && t.restarts >= *policy.Limit
 }
 
-// inIncident reports whether an incident may be open that a replica has not begun.
+// inIncident reports whether an incident that the replica did not begin may be open.
 func (w *world) inIncident(name string) bool {
 	if i := w.status.Incident; i != nil && i.RecoveryTime == nil {
 		return true

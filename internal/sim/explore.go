@@ -14,12 +14,12 @@ type Exploration struct {
 	// Kind is the kind of the job that Job returns.
 	Kind kinds.Kind
 	Job  func() kinds.Object
-	// Stage is the moment at which the exploration begins.
+	// Stage is the moment at which the exploration starts.
 	Stage Stage
 	// Depth is the number of steps.
 	Depth int
-	// Faults limits the number of faults of calls, deaths of operators and changes of the leader. Troubles limits the number
-	// of evictions, deletions of pods by others, lost nodes, switches of the run mode and changes of the size.
+	// Faults limits the number of faults of calls, deaths of operators and changes of the leader. Troubles limits the
+	// number of evictions, deletions of pods by others, lost nodes, switches of the run mode and changes of the size.
 	Faults, Troubles int
 	// Workers is the number of states that are expanded concurrently.
 	Workers int
@@ -28,31 +28,31 @@ type Exploration struct {
 // Stage is a moment in the life of a job.
 type Stage string
 
-// In each stage but the first one, an operator leads that began when all pods ran.
+// In every stage except Submitted, the leader is an operator that started when all pods were running.
 const (
 	// Submitted is when the job has just been submitted.
 	Submitted Stage = "submitted"
 	// Running is when all pods run.
 	Running Stage = "running"
-	// Restarting is when the first replica has failed and the operator has seen that.
+	// Restarting is when the first replica has failed and the operator has observed that.
 	Restarting Stage = "restarting"
-	// Ending is when the first replica has succeeded and the operator has seen that. Its caches show what it has done to
-	// the pods, and not the status yet.
+	// Ending is when the first replica has succeeded and the operator has observed that. Its caches show its changes of
+	// the pods, but not yet its write of the status.
 	Ending Stage = "ending"
-	// Losing is when the node of the first replica is lost, the pod is being deleted because of that, and the operator has
-	// seen that.
+	// Losing is when the node of the first replica is lost, the pod is being deleted because of that, and the operator
+	// has observed that.
 	Losing Stage = "losing"
 )
 
 // Explored is the result of Explore.
 type Explored struct {
-	// States counts the different states, Steps the steps between them, and Calms the states from which a calm world
-	// was run to its end.
+	// States counts the different states, Steps the steps between them, and Calms the states from which the world was
+	// run without faults until the job finished.
 	States, Steps, Calms int
 }
 
 // Explore tries every order of everything that can happen to a job within the bounds, with the real reconciler. Its
-// error lists the steps to the first wrong state. It expands only one of several equivalent states.
+// error lists the steps to the first wrong state. Of several equivalent states, it expands only one.
 func Explore(x Exploration) (Explored, error) {
 	e := &explorer{Exploration: x, seen: map[uint64]bool{}}
 	if x.Stage != Submitted {
@@ -75,7 +75,7 @@ type explorer struct {
 	err     error
 }
 
-// expand takes every step from every state of a level and returns the new states. A state is given by the path of
+// expand takes every step from every state of a level and returns the new states. A state is identified by the path of
 // steps to it.
 func (e *explorer) expand(level [][]step) [][]step {
 	var next [][]step
@@ -104,7 +104,7 @@ func (e *explorer) successors(path []step) [][]step {
 	var found [][]step
 	here := e.replay(path)
 	for i, s := range here.choices() {
-		if i > 0 { // the first step begins in the world that listed the choices
+		if i > 0 { // the first step starts in the world that listed the choices
 			here = e.replay(path)
 		}
 		next := e.try(here, path, s)
@@ -115,7 +115,7 @@ func (e *explorer) successors(path []step) [][]step {
 		for n := 1; n <= here.calls; n++ {
 			for _, f := range []fault{callLost, answerLost, diesBefore, diesAfter, deposedByFresh, deposedByLate} {
 				if f == diesBefore && n > 1 {
-					continue // that is to die after the call before
+					continue // equal to dying after the previous call
 				}
 				found = append(found, e.try(e.replay(path), path, step{verb: passes, n: n, fault: f})...)
 			}
@@ -152,10 +152,10 @@ func (e *explorer) try(play *exploredWorld, path []step, s step) [][]step {
 	return [][]step{path}
 }
 
-// calmEvery is the interval of states at which one is run to the end of the job.
+// calmEvery is the number of states of which one is run without faults until the job finishes.
 const calmEvery = 16
 
-// report records the first fault that was found.
+// report records the first error that was found.
 func (e *explorer) report(path []step, play *exploredWorld) {
 	if len(play.w.errs) == 0 {
 		return

@@ -29,7 +29,8 @@ func generic(replicas int32, policy batch.RestartPolicy, change func(*batch.Gene
 	}
 }
 
-// pytorch returns a job of two replicas: of two roles, of which the first is the master and has a sidecar, or elastic.
+// pytorch returns a job of two replicas: either an elastic job, or one with two roles, the first of which is the master
+// and has a sidecar.
 func pytorch(elastic bool) func() kinds.Object {
 	return func() kinds.Object {
 		yes, role := true, func(name string, containers ...string) batch.PyTorchReplicaSpec {
@@ -48,7 +49,7 @@ func pytorch(elastic bool) func() kinds.Object {
 	}
 }
 
-// TestEveryOrder explores all orders of events in the life of small jobs, up to the depth of the flags.
+// TestEveryOrder explores all orders of events in the life of small jobs, up to the depth that the flags set.
 func TestEveryOrder(t *testing.T) {
 	once := batch.RestartPolicy{Policy: batch.RestartOnFailure, Limit: new(int32(1))}
 	together := once

@@ -23,19 +23,19 @@ const (
 	handles              // the handler of pods receives its next event
 	starts               // a pod runs
 	exits                // a pod ends by itself, with exit code n
-	ends                 // a pod that is being deleted comes to its end, or is gone
+	ends                 // a pod that is being deleted terminates, or is removed
 	evicted              // a kubelet evicts a pod
-	removed              // somebody deletes a pod
+	removed              // a user deletes a pod
 	loses                // the node of a pod is lost
-	returns              // the lost nodes are back
-	pauses               // somebody flips the switch of the pause
-	scales               // somebody sets the size of the job to n
+	returns              // the lost nodes are ready again
+	pauses               // a user flips the pause switch
+	scales               // a user sets the size of the job to n
 	relists              // the operator dies; the next one lists everything
 	handover             // the operator dies; the next one has caches as late as its own
-	ticks                // time passes, until the queue hands the job out
+	ticks                // time passes until the queue delivers the job
 )
 
-// step is one thing that happens.
+// step is one event in an exploration.
 type step struct {
 	verb  verb
 	name  string
@@ -54,14 +54,14 @@ func stepsText(path []step) string {
 var verbNames = []string{"passes", "syncs", "shows", "handles", "starts", "exits", "ends", "evicted", "deleted", "loses", "returns",
 	"pauses", "scales", "relists", "handover", "ticks"}
 
-// exploredWorld is a world in which nothing happens by chance.
+// exploredWorld is a deterministic world: the exploration chooses everything that happens.
 type exploredWorld struct {
 	*leadership
 	calls            int
 	faults, troubles int
 }
 
-// newExploredWorld returns a world in which nobody leads.
+// newExploredWorld returns a world without a leader.
 func (e *explorer) newExploredWorld(w *world) *exploredWorld {
 	l := &leadership{w: w, opts: jobcontroller.Options{Engine: engine.Config{MaxListed: 1000}}}
 	return &exploredWorld{leadership: l, faults: e.Faults, troubles: e.Troubles}
@@ -73,13 +73,13 @@ func (e *explorer) submitted() *exploredWorld {
 	w.kind = e.Kind
 	p := e.newExploredWorld(w)
 	p.lead(newCache(w, 0))
-	p.leader.pass() // over another job
+	p.leader.pass() // stands for a pass over another job
 	w.submit(e.Job())
 	p.leader.nextOfJob(p.leader)
 	return p
 }
 
-// run returns the world in which all pods run, after no faults.
+// run returns the world in which all pods run, without any faults so far.
 func (e *explorer) run() *world {
 	p := e.submitted()
 	w := p.w
@@ -96,7 +96,7 @@ func (e *explorer) run() *world {
 	return w
 }
 
-// replay builds the world to which a path leads.
+// replay builds the world that a path leads to.
 func (e *explorer) replay(path []step) *exploredWorld {
 	var p *exploredWorld
 	if e.running == nil {
@@ -111,7 +111,7 @@ func (e *explorer) replay(path []step) *exploredWorld {
 	return p
 }
 
-// prepare brings a job that runs to a stage without faults.
+// prepare advances a running job to a stage, without faults.
 func (p *exploredWorld) prepare(stage Stage) {
 	w := p.w
 	p.lead(newCache(w, 0))
@@ -136,7 +136,7 @@ func (p *exploredWorld) prepare(stage Stage) {
 	}
 }
 
-// choices lists the steps that are possible now, with passes that have no fault.
+// choices lists the steps that are possible now. Its passes have no fault.
 func (p *exploredWorld) choices() []step {
 	var all []step
 	w, o := p.w, p.leader
@@ -225,7 +225,7 @@ func (p *exploredWorld) choicesOf(pod *corev1.Pod) []step {
 	return all
 }
 
-// take takes a step.
+// take executes a step.
 func (p *exploredWorld) take(s step) {
 	w, o := p.w, p.leader
 	switch s.verb {
@@ -263,7 +263,7 @@ func (p *exploredWorld) take(s step) {
 	p.leader.fault = nil
 }
 
-// takeOf takes a step of a pod.
+// takeOf executes a step of a pod.
 func (p *exploredWorld) takeOf(pod *corev1.Pod, s step) {
 	w := p.w
 	switch s.verb {
@@ -363,7 +363,7 @@ func (p *exploredWorld) sync(name string) {
 	}
 }
 
-// runToEnd runs the world without trouble to the end of the job. Nodes that are lost never come back, and their pods are
+// runToEnd runs the world without faults until the job has finished. Lost nodes do not return, and their pods are
 // deleted.
 func (p *exploredWorld) runToEnd() {
 	w := p.w

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// fork returns a copy of a world in which what happens next does not change the original. It shares the objects that are
-// never modified.
+// fork returns a copy of a world, which can change without changing the original. Both share the objects that are never
+// modified.
 func (w *world) fork() *world {
 	c := *w
 	c.rng = rand.New(rand.NewPCG(1, 1))

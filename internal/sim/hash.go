@@ -15,9 +15,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// sum returns a hash of the state: the objects of the API server and their true history, what the caches show and
-// will show, and all that the operator keeps, including private fields. It leaves out rate limits, which the few
-// steps of an exploration do not reach, and counters.
+// sum returns a hash of the state: the objects of the API server and their true history, what the caches show and will
+// show, and everything that the operator keeps, including private fields. It leaves out counters, and rate limits,
+// which an exploration is too short to reach.
 func (p *exploredWorld) sum() uint64 {
 	w, o := p.w, p.leader
 	pods, late := map[string]any{}, map[string]any{}
@@ -38,25 +38,25 @@ func (p *exploredWorld) sum() uint64 {
 	return h.sum()
 }
 
-// threshold is a resourceVersion with which those of all objects are compared.
+// threshold is a resourceVersion with which the resourceVersions of all objects are compared.
 type threshold string
 
 // hasher hashes values of any type.
 type hasher struct {
 	tokens []token
-	// versions holds the resourceVersions of each object, by its name. Thresholds holds those with which all others
-	// are compared.
+	// versions holds the resourceVersions of each object, by its name. thresholds holds those with which all others are
+	// compared.
 	versions   map[string][]int
 	thresholds []int
 }
 
-// token is a number or, if of names an object, a resourceVersion of it.
+// token is a number, or a resourceVersion of the object that is named by of.
 type token struct {
 	of string
 	n  uint64
 }
 
-// sum hashes the tokens. A resourceVersion counts by its rank among those of the same object and the thresholds,
+// sum hashes the tokens. A resourceVersion counts by its rank among the versions of the same object and the thresholds,
 // because nothing else is ever compared.
 func (h *hasher) sum() uint64 {
 	for of := range h.versions {
@@ -145,7 +145,7 @@ func (h *hasher) walk(v reflect.Value, of string) {
 			return
 		}
 		h.walk(reflect.NewAt(reflect.TypeFor[batch.JobStatus](), v.UnsafePointer()).Elem(), of)
-	default: // functions and floats: nothing that is kept here
+	default: // functions and floats do not occur in the state
 	}
 }
 
@@ -163,13 +163,13 @@ func (h *hasher) entries(v reflect.Value) {
 // leftOut are fields that have no effect on what happens next.
 var leftOut = map[string]bool{"clock": true, "loc": true, "TypeMeta": true, "ManagedFields": true, "mu": true}
 
-// fieldKind says how a field is hashed.
+// fieldKind selects how a field is hashed.
 type fieldKind int
 
 const (
 	_ fieldKind = iota
-	// objectVersion is the resourceVersion of the object itself, jobVersion one of the job, and anyVersion one with which
-	// those of all objects are compared.
+	// objectVersion is the resourceVersion of the object itself, jobVersion one of the job, and anyVersion one that is
+	// compared with the versions of all objects.
 	objectVersion
 	jobVersion
 	anyVersion

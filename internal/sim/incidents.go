@@ -11,11 +11,11 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// incidents is the true history on which the counts of incidents depend.
+// incidents is the part of the true history on which the counts of incidents depend.
 type incidents struct {
-	// allRan are the times at which all replicas ran that had not ended for good.
+	// allRan holds the times at which all replicas that had not ended for good were running.
 	allRan []time.Time
-	// disturbed is when pods were last removed or the job was last changed.
+	// disturbed is the time at which pods were last removed or the job was last changed.
 	disturbed time.Time
 	// creates is the number of created pods when the status last recorded an incident.
 	creates int
@@ -43,7 +43,7 @@ func (w *world) noteRun() {
 	w.inc.allRan = append(w.inc.allRan, w.now)
 }
 
-// restartable reports whether an end leads to a restart at any count of restarts.
+// restartable reports whether an end leads to a restart, however many restarts there were before.
 func (w *world) restartable(name string, t *truth) bool {
 	policy := w.policy(name)
 	return policy.Limit == nil && w.wanted(name, t)
@@ -95,10 +95,10 @@ func (w *world) checkSteps(s *batch.JobStatus) {
 }
 
 // checkBegin checks that a charged incident is real: the replica failed by itself, and either all replicas have run
-// since the incident before, or the replica failed for the second time in it.
+// since the previous incident, or the replica failed for the second time in it.
 func (w *world) checkBegin(s *batch.JobStatus) {
 	i, before := s.Incident, w.status.Incident
-	if !i.Charged || w.skew < 0 { // the incident began at a time of a node
+	if !i.Charged || w.skew < 0 { // the start of the incident comes from the clock of a node
 		return
 	}
 	since := time.Time{}
@@ -115,8 +115,8 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	}
 }
 
-// seemedToRun reports whether a replica ended before the recovery that the status records. The cache showed it running then:
-// caches show each pod with a lag of its own, which a watch does not.
+// seemedToRun reports whether a replica ended before the recovery that the status records. The cache still showed it
+// running: the simulated cache shows each pod with its own lag, unlike a watch.
 func (w *world) seemedToRun(name string, i *batch.Incident) bool {
 	return i.RecoveryTime != nil && !w.last(name).at.After(i.RecoveryTime.Time)
 }
@@ -126,8 +126,8 @@ func (w *world) seemedToRun(name string, i *batch.Incident) bool {
 func (w *world) endsSince(name string, since time.Time) int {
 	n, pods := 0, w.past[name]
 	for k, t := range pods {
-		counted := k+1 == len(pods) || !pods[k+1].created.Before(since) // of a pod that is gone nobody can tell when it ended
-		consequence := !t.success && w.restartsAll()                    // whatever the policy says of its exit code
+		counted := k+1 == len(pods) || !pods[k+1].created.Before(since) // the end time of a deleted pod is not known
+		consequence := !t.success && w.restartsAll()                    // whatever its exit code is
 		if t.selfEnded && (consequence || w.wanted(name, &t)) && (counted || !t.end.Before(since)) {
 			n++
 		}
@@ -135,7 +135,7 @@ func (w *world) endsSince(name string, since time.Time) int {
 	return n
 }
 
-// checkRecovery checks that all pods which an incident replaces are new.
+// checkRecovery checks that all pods that an incident replaces are new.
 func (w *world) checkRecovery(s *batch.JobStatus) {
 	if s.Incident.Scope != batch.RestartJob || w.job.Elastic != nil {
 		return

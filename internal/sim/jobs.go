@@ -27,7 +27,8 @@ func (w *world) anyJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	return kindNamed("GenericJob"), anyGeneric(rng)
 }
 
-// noteCodes makes replicas fail with the codes that restart policy ExitCode restarts, where it is used.
+// noteCodes makes replicas fail with the exit codes that the restart policy ExitCode restarts, if the job uses that
+// policy.
 func (w *world) noteCodes(p batch.TrainingRestartPolicy) {
 	if p == batch.TrainingRestartExitCode {
 		w.codes = []int32{1, 137, 143}
@@ -53,7 +54,7 @@ func anyScope(rng *rand.Rand) batch.RestartScope {
 	return batch.RestartReplica
 }
 
-// sometimes returns a number below n, or nil.
+// sometimes returns a number below n in one of outOf cases, otherwise nil.
 func sometimes(rng *rand.Rand, outOf, n int) *int32 {
 	if rng.IntN(outOf) > 0 {
 		return nil

@@ -39,8 +39,8 @@ func anyPyTorch(rng *rand.Rand, spec *batch.PyTorchTrainingJobSpec) {
 	}
 }
 
-// anyTrainingKind returns a job of any kind of training job, in the fields that all of them have. Its master need not be in
-// the first role.
+// anyTrainingKind returns a training job of a random kind, with the fields that all such kinds have. Its master need
+// not be in the first role.
 func (w *world) anyTrainingKind(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	training := slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Kind) bool { return k.Training == nil })
 	kind := training[rng.IntN(len(training))]

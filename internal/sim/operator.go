@@ -36,22 +36,22 @@ type operator struct {
 	liveAt      time.Time
 	// number counts the operators of the world.
 	number int
-	// deposed means that another operator leads. This one does not know it until its pass ends.
+	// deposed is true if another operator leads. This one does not know that until its pass ends.
 	deposed bool
 	// wake is when the queue delivers the job next; zero means never.
 	wake time.Time
-	// retries has the delays of failed passes.
+	// retries limits the rate of passes after failed ones.
 	retries workqueue.TypedRateLimiter[reconcile.Request]
 	passes  int
 	// frozen is the number of turns for which the process does nothing. latePods and lateJob are the numbers of turns
 	// for which it then gets no events of pods and of the job.
 	frozen, latePods, lateJob int
-	// unhandled are the events of pods that the cache shows and the handler has not received yet: in a process the two
-	// are separate goroutines.
+	// unhandled are the pod events that the cache shows and the handler has not received yet: in a real process, cache
+	// and handler are separate goroutines.
 	unhandled []podEvent
 }
 
-// newOperator starts an operator that leads. Its caches have begun earlier.
+// newOperator starts an operator that leads. Its caches were filled earlier.
 func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	o := &operator{connection: connection{w: w}, cache: c, opts: opts, retries: jobcontroller.Retries()}
 	o.reconciler = jobcontroller.NewReconciler(w.kind, opts, jobcontroller.API{
@@ -171,8 +171,8 @@ func (o *operator) sync(all bool) {
 	}
 }
 
-// relist plays a watch that is interrupted: the caches list everything again, and the handlers get one event for all that
-// has happened to an object.
+// relist simulates interrupted watches: the caches list everything again, and the handlers get one event for all
+// changes of an object.
 func (o *operator) relist() {
 	w := o.w
 	o.w.tracef("the watches are interrupted")
@@ -207,7 +207,7 @@ func (o *operator) jobEvent(before, after client.Object) {
 	}
 }
 
-// podEvent is a change of a pod. One of the states is nil if the pod was created or has gone.
+// podEvent is a change of a pod. before is nil if the pod was created, and after is nil if it was deleted.
 type podEvent struct{ before, after *corev1.Pod }
 
 func (e podEvent) String() string {
@@ -220,14 +220,14 @@ func (e podEvent) String() string {
 	return text(e.before) + " -> " + text(e.after)
 }
 
-// podEvent queues a change of a pod for the handler of the operator.
+// podEvent queues a change of a pod for the operator's handler.
 func (o *operator) podEvent(before, after *corev1.Pod) {
 	e := podEvent{before, after}
 	o.w.tracef("    the cache of operator %d shows %s", o.number, e)
 	o.unhandled = append(o.unhandled, e)
 }
 
-// handle passes the events of pods that the cache shows to the handler of the operator.
+// handle passes the pod events that the cache shows to the operator's handler.
 func (o *operator) handle() {
 	for len(o.unhandled) > 0 {
 		o.handleNext()
@@ -249,7 +249,7 @@ func (o *operator) handleNext() {
 	}
 }
 
-// wakes holds which events of the objects that a job owns enqueue it, by kind.
+// wakes holds the predicates for the events of owned objects that enqueue the job, by kind.
 var wakes = func() map[string]predicate.Predicate {
 	all := map[string]predicate.Predicate{}
 	for _, owned := range jobcontroller.OwnedKinds() {

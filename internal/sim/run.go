@@ -15,8 +15,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Run plays one world: trouble for a while, and then calm until everything that can end has ended. It returns the
-// first fault that it finds. It calls trace for every step unless trace is nil.
+// Run simulates one world: first with faults, then without faults until everything that can end has ended. It returns
+// the first error that it finds. It calls trace for every step unless trace is nil.
 func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(rand.New(rand.NewPCG(seed, 1)), trace)
@@ -34,7 +34,7 @@ func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	l.trouble = false
 	limit := 4000
 	if w.endless() {
-		limit = 300 // it need not end
+		limit = 300 // the job need not finish
 	}
 	for range limit {
 		if w.settled() && l.leader.idle() {
@@ -50,12 +50,12 @@ func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	return nil
 }
 
-// anySkew returns 0 in most worlds.
+// anySkew returns a random skew of the node clocks, which is 0 in most worlds.
 func anySkew(rng *rand.Rand) time.Duration {
 	return []time.Duration{time.Hour, -time.Hour, 10 * time.Second, 0, 0, 0, 0, 0, 0, 0, 0, 0}[rng.IntN(12)]
 }
 
-// calm ends all trouble.
+// calm removes all faults from the world.
 func (w *world) calm() {
 	w.lost, w.refuses = map[string]bool{}, false
 	w.inc.disturbed = w.now
@@ -69,7 +69,7 @@ func (w *world) calm() {
 	w.switchMode(pause, false)
 }
 
-// leadership is the leading operator and a standby, which is the caches of the process that will lead next.
+// leadership consists of the leading operator and a standby: the cache of the process that will lead next.
 type leadership struct {
 	w       *world
 	opts    jobcontroller.Options
@@ -77,7 +77,7 @@ type leadership struct {
 	standby cache
 	// overlapping is true while a new leader acts during a call of the old one.
 	overlapping bool
-	// trouble is true while calls get lost and operators die. Slow is the longest duration of a call.
+	// trouble is true while calls are lost and operators die. slow is the longest duration of a call.
 	trouble bool
 	slow    time.Duration
 }
@@ -100,7 +100,7 @@ func (l *leadership) begin(rng *rand.Rand) {
 	before := l.w.chance(70)
 	if before {
 		l.lead(newCache(l.w, 0))
-		l.leader.pass() // over another job
+		l.leader.pass() // stands for a pass over another job
 		l.leader.passes = 0
 	}
 	l.w.submit(obj)
@@ -118,7 +118,7 @@ func (l *leadership) lead(c cache) {
 	l.leader.fault = l.fault
 }
 
-// succeed replaces the leader by the standby, whose caches may be late, or by a process that has just started.
+// succeed replaces the leader with the standby, whose cache may be late, or with a process that has just started.
 func (l *leadership) succeed() {
 	if l.w.chance(50) {
 		l.standby = newCache(l.w, l.w.rng.IntN(2))
@@ -126,7 +126,7 @@ func (l *leadership) succeed() {
 	l.lead(l.standby.clone())
 }
 
-// fault chooses what goes wrong with a call.
+// fault chooses the fault of a call.
 func (l *leadership) fault() fault {
 	w := l.w
 	if !l.trouble {
@@ -153,7 +153,7 @@ func (l *leadership) fault() fault {
 }
 
 // overlap lets a new leader act during a call of the old one, which has lost its lease and does not know that yet. The
-// old leader then ends its pass and never begins another.
+// old leader then finishes its pass and never starts another.
 func (l *leadership) overlap() {
 	if l.overlapping {
 		return
@@ -186,7 +186,7 @@ func (l *leadership) turn() {
 	}
 }
 
-// disturbed plays trouble of the leader and reports whether it cannot act now.
+// disturbed may inject a fault into the leader, and reports whether the leader cannot act in this turn.
 func (l *leadership) disturbed() bool {
 	w, o := l.w, l.leader
 	if w.chance(20) {
@@ -220,7 +220,7 @@ func (l *leadership) replaceDead() {
 // idle reports whether the operator's last pass left nothing to do and nothing to wait for.
 func (o *operator) idle() bool { return o.current() && len(o.unhandled) == 0 && o.wake.IsZero() }
 
-// step changes something in the world, trouble included.
+// step makes a random change in the world, which may be a fault.
 func (w *world) step() {
 	longest := 4000
 	if w.chance(25) {
@@ -249,7 +249,7 @@ func (w *world) step() {
 	}
 }
 
-// userStep plays a step of users or of administrators of nodes.
+// userStep simulates an action of a user or of an administrator of nodes.
 func (w *world) userStep() {
 	before := w.version
 	defer func() {
@@ -269,7 +269,7 @@ func (w *world) userStep() {
 	}
 }
 
-// changeStep plays the step n of those who may change the job.
+// changeStep simulates the action n of a user who may change the job.
 func (w *world) changeStep(n int) {
 	switch {
 	case n == 2 || n == 3 && w.job.Pause:
@@ -313,7 +313,7 @@ func (w *world) settled() bool {
 	return true
 }
 
-// endless reports whether the job restarts replicas after success without a limit, so that it never ends.
+// endless reports whether the job restarts replicas without a limit, so that it may never end.
 func (w *world) endless() bool {
 	for i := range w.job.Roles {
 		r := &w.job.Roles[i].Restart
@@ -324,10 +324,10 @@ func (w *world) endless() bool {
 	return false
 }
 
-// checkCalm checks the state that the world must reach once the trouble is over.
+// checkCalm checks the state that the world must reach without faults.
 func (w *world) checkCalm() {
 	switch {
-	case w.obj == nil && !finished(w.status): // somebody has deleted it
+	case w.obj == nil && !finished(w.status): // a user has deleted it
 		if len(w.pods) > 0 {
 			w.fail("%d pods are left of a job that is deleted", len(w.pods))
 		}

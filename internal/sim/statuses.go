@@ -55,7 +55,8 @@ func (o *operator) putStatus(req *http.Request) (resp *http.Response, err error)
 	return answer(http.StatusOK, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}})
 }
 
-// maxVerdictWait is the longest time for which a verdict by a time limit waits for the end of a deleted pod in the watch.
+// maxVerdictWait is the longest time for which a verdict of a time limit waits until the watch shows the end of a
+// deleted pod.
 const maxVerdictWait = time.Second
 
 // forgetLate drops the successes of deleted pods if a deadline ends the job and the cache shows the deletions too late.
@@ -78,7 +79,7 @@ func answer(code int, body any) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data))}, nil
 }
 
-// writeStatus writes a status if the resourceVersion that came with it is current, and returns the new version.
+// writeStatus writes a status if the resourceVersion that it was sent with is current, and returns the new version.
 func (w *world) writeStatus(sent kinds.Object) (version string, err error) {
 	switch {
 	case w.obj == nil:

@@ -1,7 +1,7 @@
 // Package sim runs the real reconciler of jobs in a simulated world: an API server in memory (api.go), a network that
 // loses calls and answers, late caches (cache.go), operators that die at any call (operator.go), kubelets, users and
-// evictions. It checks every status, pod and deletion against what really happened (check.go). A world is a function
-// of its seed. Start reading at Run.
+// evictions. It checks every status, pod and deletion against what really happened (check.go). A world is a function of
+// its seed. Start reading at Run.
 package sim
 
 import (
@@ -23,29 +23,28 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// truth is what really happened to one pod, whether or not anybody has seen it.
+// truth is the true history of one pod, whether or not any process has observed it.
 type truth struct {
-	selfEnded bool // it ended by itself, before anybody asked for its deletion
+	selfEnded bool // the pod ended by itself before its deletion was requested
 	success   bool
 	exit      int32
 	// created and end are when the pod was created and ended.
 	created, end time.Time
-	// ambiguous is true if the pod ended on its own, and somebody took it away who may not have seen the end, or debug
-	// mode discarded the end. The end may count or not.
+	// ambiguous is true if the pod ended by itself and its end may or may not count: the pod was removed and the end
+	// may not have been observed, or debug mode discarded the end.
 	ambiguous bool
-	// watched means that somebody deleted the pod after it had succeeded, and that the watch of the leader shows the
-	// success before the deletion. creation and deletion are the positions of these events in the history of the pods of
-	// this name.
+	// watched is true if a user deleted the pod after it had succeeded, and the leader's watch shows the success before
+	// the deletion. creation and deletion are the positions of these events in the history of the pods with this name.
 	watched            bool
 	creation, deletion int
-	// deleted is when somebody deleted the pod.
+	// deleted is the time at which a user deleted the pod.
 	deleted time.Time
-	// at is when the pod ended. Reported means that the API server has the end.
+	// at is the time at which the pod ended. reported is true once the API server has the end.
 	at       time.Time
 	reported bool
-	// restarts is the number of restarts that the pod carried.
+	// restarts is the number of restarts that the pod records.
 	restarts int32
-	// late means that the pod was created after the end of the job.
+	// late is true if the pod was created after the job had finished.
 	late bool
 }
 
@@ -59,7 +58,7 @@ type world struct {
 	kind kinds.Kind
 	// obj is the job as the API server has it; nil before it is created and once it is deleted. It is never modified.
 	obj kinds.Object
-	// job is the normal form of obj, status its status; both outlive it.
+	// job is the converted form of obj, and status is its status. Both remain after obj is deleted.
 	job    engine.Job
 	status *batch.JobStatus
 	// version is the last resourceVersion of any object.
@@ -70,13 +69,13 @@ type world struct {
 	lost    map[string]bool // lost nodes
 	// skew is how far the clocks of the nodes are ahead of the others.
 	skew    time.Duration
-	refuses bool // a quota refuses what is to be created
+	refuses bool // a quota refuses creations
 	nextUID int
 	// codes are the exit codes of failures.
 	codes []int32
 
 	jobLog    []kinds.Object
-	podLog    map[string][]*corev1.Pod // what each pod has been like, as caches keep it; nil: gone
+	podLog    map[string][]*corev1.Pod // the versions of each pod, as caches keep them; nil: deleted
 	objectLog map[string][]client.Object
 	// reports are ends that kubelets have not reported yet, by pod.
 	reports map[string]report
@@ -159,8 +158,8 @@ func (w *world) podChanged(name string) {
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
-// askDeletion requests the deletion of a pod as the API server does: a finished or unscheduled pod is removed at
-// once, and others get their grace period.
+// askDeletion requests the deletion of a pod as the API server does: an ended or unscheduled pod is removed
+// immediately, and others get their grace period.
 func (w *world) askDeletion(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		return
@@ -194,7 +193,7 @@ func (w *world) createPod(created *corev1.Pod, deposed bool) error {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, created.Name)
 	}
 	if w.obj == nil {
-		return notFound("jobs", jobName) // the garbage collector would take the pod away at once
+		return notFound("jobs", jobName) // the garbage collector would delete the pod immediately
 	}
 	outdated := w.checkCreate(created, deposed)
 	w.creates++
@@ -219,15 +218,15 @@ func (w *world) newUID() types.UID {
 // stamp returns a time in whole seconds, as the API server stores it.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// nodeStamp returns a time as the nodes write it.
+// nodeStamp returns a time as the nodes, whose clocks may be wrong, write it.
 func (w *world) nodeStamp(t time.Time) metav1.Time { return stamp(t.Add(w.skew)) }
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// toggleDebug flips the switch of the debug mode. The results so far may or may not count, depending on who sees the
-// switch first.
+// toggleDebug flips the debug mode switch. The results so far may or may not count, depending on which process observes
+// the switch first.
 func (w *world) toggleDebug() {
 	for name := range w.past {
 		w.last(name).ambiguous = true
@@ -277,7 +276,7 @@ func (w *world) kubelet(pod *corev1.Pod) {
 		w.noteRun()
 	case pod.Spec.ActiveDeadlineSeconds != nil:
 		w.stop(pod)
-	case decided(pod): // and its sidecar runs for ever
+	case decided(pod): // its sidecar runs forever
 	case w.chance(5):
 		w.sidecarEnds(pod)
 	default:
@@ -307,7 +306,7 @@ func (w *world) end(pod *corev1.Pod, code int32, at time.Time) {
 	w.podChanged(pod.Name)
 }
 
-// finalize plays the kubelet's final update of a deleted pod. For a moment the API server shows the pod without a
+// finalize simulates the kubelet's final update of a deleted pod. For a moment the API server shows the pod without a
 // grace period, and with the current time as its time of deletion.
 func (w *world) finalize(pod *corev1.Pod) {
 	if *pod.DeletionGracePeriodSeconds == 0 {
@@ -328,7 +327,7 @@ func (w *world) evict(pod *corev1.Pod) {
 		return
 	}
 	w.inc.disturbed = w.now
-	// Nothing distinguishes a failure from a consequence of the disruption, nor does it a success of the same second.
+	// A failure cannot be distinguished from a consequence of the disruption, nor can a success in the same second.
 	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(w.nodeStamp(w.now)))) {
 		w.last(pod.Name).ambiguous = true
 	}
@@ -353,7 +352,7 @@ func (w *world) userDeletes(pod *corev1.Pod, force bool) {
 	w.askDeletion(pod)
 }
 
-// forgetWatched drops the successes whose deletion the caches of a new leader have shown already. No event tells that
+// forgetWatched drops the successes whose deletion the cache of a new leader has already shown. No event shows that
 // leader whether the success or the deletion came first.
 func (w *world) forgetWatched(c *cache) {
 	for name := range w.past {
@@ -364,7 +363,7 @@ func (w *world) forgetWatched(c *cache) {
 	}
 }
 
-// uidOf returns the UID that a status has for a replica's pod.
+// uidOf returns the UID that a status records for a replica's pod.
 func uidOf(s *batch.JobStatus, name string) string {
 	for _, t := range s.Tasks {
 		for _, r := range t.Replicas {
