@@ -131,7 +131,7 @@ func TestJobFailsWhenItsSuccessRulesCannotHold(t *testing.T) {
 }
 
 // TestSuccessRulesWithoutFailureRules verifies that, with success rules only, replicas that no rule names do not affect
-// the result, and every rule remains possible.
+// the result, and the job continues while one of the rules can still hold.
 func TestSuccessRulesWithoutFailureRules(t *testing.T) {
 	p := newPlay(t, 3, 0)
 	p.job.Success = []Rule{{Text: `{"worker":[0]}`, Members: []Member{{0, 0}}}, {Text: `{"worker":[1]}`, Members: []Member{{0, 1}}}}

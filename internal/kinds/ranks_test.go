@@ -114,8 +114,8 @@ func checkMembers(t *testing.T, ranks batch.RankList, role string, rule engine.R
 	}
 }
 
-// checkText compares the text of a rule of one role with the text of encoding/json, which treats an unset list as an
-// empty one.
+// checkText compares the text of a rule of one role with the output of encoding/json. An unset list counts as an empty
+// one.
 func checkText(t *testing.T, rule batch.FinishRule, text string) {
 	for role, ranks := range rule {
 		if ranks == nil {
