@@ -21,8 +21,7 @@ import (
 
 const kindsDir = "../../internal/kinds"
 
-// TestCRDRefusesWhatCELCanCheck verifies the validation of jobs in a cluster without webhooks, by the CRDs' CEL
-// rules.
+// TestCRDRefusesWhatCELCanCheck verifies the validation of jobs in a cluster without webhooks, by the CRDs' CEL rules.
 func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
@@ -92,8 +91,8 @@ func (s server) testChanges(t *testing.T) {
 	}
 }
 
-// testChangeWithStatus verifies that a client cannot bypass the rules for changes of the spec by sending a status
-// with the change.
+// testChangeWithStatus verifies that a client cannot bypass the rules for changes of the spec by sending a status with
+// the change.
 func (s server) testChangeWithStatus(t *testing.T) {
 	job := s.create(t, goodJob(t, "minimal"))
 	aggregate := map[string]any{}
@@ -118,8 +117,8 @@ func (s server) testChangeWithStatus(t *testing.T) {
 	}
 }
 
-// testManyRules verifies that jobs with long lists are accepted: the API server limits a rule's actual cost
-// separately from its estimate.
+// testManyRules verifies that jobs with long lists are accepted: the API server limits a rule's actual cost separately
+// from its estimate.
 func (s server) testManyRules(t *testing.T) {
 	job := goodJob(t, "minimal")
 	roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)
@@ -155,7 +154,7 @@ func (s server) testManifestsOfUsers(t *testing.T) {
 // server is an API server to which the tests send manifests with strict validation.
 type server struct{ client dynamic.Interface }
 
-// jobs returns a client for jobs of the kind of a job.
+// jobs returns a client for jobs of the same kind as like.
 func (s server) jobs(t *testing.T, like *unstructured.Unstructured) dynamic.ResourceInterface {
 	t.Helper()
 	kind, err := kinds.ByName(like.GetKind())
@@ -203,7 +202,7 @@ func (s server) patch(t *testing.T, job *unstructured.Unstructured, kind types.P
 	}
 }
 
-// refusal returns the API server's answer to a bad job, or to a bad change of a good one.
+// refusal returns the API server's answer to an invalid job, or to a forbidden change of a valid one.
 func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) string {
 	if len(documents) == 1 {
 		_, err := s.tryCreate(t, documents[0])
@@ -217,7 +216,8 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 	return refusalText(t, err)
 }
 
-// refusalText returns the text of a refusal. Some faults are only found by the controller.
+// refusalText returns the text of a refusal. Only the controller can find some faults, so the API server may accept
+// them.
 func refusalText(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {

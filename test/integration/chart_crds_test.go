@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// crdsOfOthers returns the CRDs of the kinds of other projects that the chart has objects of, by kind.
+// crdsOfOthers returns the CRDs, by kind, of the other projects' kinds of which the chart contains objects.
 func crdsOfOthers(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	monitoring := filepath.Join(moduleDir(t, "github.com/prometheus-operator/prometheus-operator"), "example", "prometheus-operator-crd")

@@ -31,8 +31,8 @@ import (
 // renderedCharts is the directory in which tools/packaging/chart keeps the rendered chart for each file of values.
 const renderedCharts = "../../tools/packaging/chart/testdata"
 
-// TestAPIServerAcceptsRenderedChart applies the rendered charts. TestInstallIsIdempotentAndRestricted covers the CRDs
-// and admission policies, which are those of config/default.
+// TestAPIServerAcceptsRenderedChart applies the rendered charts. The CRDs and admission policies are those of
+// config/default; TestInstallIsIdempotentAndRestricted covers them.
 func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
@@ -106,9 +106,9 @@ func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.Patch
 	return strict.Patch(w.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, data), append(opts, client.FieldOwner("helm"))...)
 }
 
-// checkNoDrift installs the Secret and the webhook configurations of the chart, runs the operator's keeper, which
-// fills them in, and installs them again: once with a tool that merges on the server, once with a tool that merges
-// three versions.
+// checkNoDrift installs the Secret and the webhook configurations of the chart, runs the operator's keeper, which fills
+// them in, and installs them twice more: with a tool that merges on the server, and with a tool that computes a
+// three-way merge.
 func (w *world) checkNoDrift() {
 	w.Helper()
 	var ours []*unstructured.Unstructured
@@ -186,8 +186,8 @@ func (w *world) checkThreeWayMerge(o *unstructured.Unstructured) {
 }
 
 // TestWebhookServesProvidedCertificate verifies that the operator serves the webhook with a certificate from files,
-// such as those of cert-manager, and creates none of its own. The roles that the chart grants for that are enough for
-// everything else that the webhooks need, and no more than that.
+// such as those of cert-manager, and creates no certificate of its own. The roles that the chart grants in this case
+// suffice for all other work on the webhooks, and grant nothing unused.
 func TestWebhookServesProvidedCertificate(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -258,7 +258,7 @@ func TestOperatorCreatesQueuesOfItsFile(t *testing.T) {
 	}
 }
 
-// grantForCertManager replaces the roles for the webhooks by those that the chart grants with cert-manager.
+// grantForCertManager replaces the roles for the webhooks with those that the chart grants with cert-manager.
 func (w *world) grantForCertManager() {
 	w.Helper()
 	isRole := func(o *unstructured.Unstructured) bool {

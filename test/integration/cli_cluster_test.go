@@ -118,7 +118,7 @@ func testArchivedLines(w *world) {
 	w.contains("run", out, "worker-0 failed: exit code 3\n  its pod is gone; from the archive:\n  | rank 0 line 11\n", "  | rank 0 line 20\n", "  | rank 1 line 20\n")
 }
 
-// gated returns a job of one replica whose attempts each print a line, wait for an order, and print another line. Only
+// gated returns a job of one replica whose attempts each print a line, wait for the gate, and print another line. Only
 // the last attempt succeeds.
 func gated(w *world, name string, attempts int) (string, *gate.Gate) {
 	g := gate.New(w.T)
@@ -163,7 +163,7 @@ func testRunOutput(w *world) {
 	}
 }
 
-// testRunOutputOnTerminal checks the output that run shows below its picture.
+// testRunOutputOnTerminal checks the output that run shows below its live status.
 func testRunOutputOnTerminal(w *world) {
 	text, g := gated(w, "pictured", 1)
 	file := filepath.Join(w.TempDir(), "job.yaml")
@@ -175,7 +175,7 @@ func testRunOutputOnTerminal(w *world) {
 	run.ends(0)
 	term.await(w, " end 0\x1b[K")
 
-	// The output continues after a pause. Ctrl-C ends the picture while output arrives, and the job continues.
+	// The output continues after a pause. Ctrl-C stops the live status while output arrives, and the job continues.
 	w.Must(os.WriteFile(file, []byte(script("chats", 1, 0, "while echo chat of $ATTEMPT; do sleep 0.1; done")), 0o600))
 	run = w.startOn(term, "run", file)
 	term.await(w, " chat of 0\x1b[K")
@@ -218,7 +218,7 @@ func testLogs(w *world) {
 }
 
 func testLogsFollow(w *world) {
-	// Each attempt goes on when its beginning has been followed.
+	// Each attempt continues once its first line has arrived.
 	text, g := gated(w, "again", 3)
 	w.start(text, "run", "-f", "-", "-d").ends(0)
 	logs := w.start("", "logs", "-f", "again")

@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestCLIPassesNoControlSequenceOn verifies that no verb writes control sequences to the terminal, whatever images,
-// commands, messages and events contain.
+// TestCLIPassesNoControlSequenceOn verifies that no verb writes control sequences to the terminal, even if images,
+// commands, messages and events contain them.
 func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	const evil = "evil \x1b[2J\u009b31m\x07"
 	w := newWorld(t)
@@ -53,9 +53,9 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		t.Logf("the queue's message: %v", err)
 	}
 
-	// These write no data of other users, or write it unchanged by design.
+	// These verbs print no data of other users, or print it unchanged by design.
 	tried := map[string]bool{"exec": true, "local": true, "version": true, "completion": true, "help": true,
-		"ui": true} // what its pages show is tested in internal/console
+		"ui": true} // package internal/console tests its pages
 	for _, line := range []string{
 		"get", "get -o wide", "get -A", "get job -o json", "get job -o yaml", "get -o name", "get ended --watch", "get " + evil,
 		"describe job ended", "describe job -o yaml", "logs job", "logs " + evil, "run -f -", "run -f - --detach -o json",

@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestCLISelectsJobsByLabels verifies that verbs for several jobs select them by labels or all of a namespace, and that a
-// list of jobs follows its changes.
+// TestCLISelectsJobsByLabels verifies that verbs for several jobs select them by labels, or select all jobs of a
+// namespace, and that a list of jobs follows its changes.
 func TestCLISelectsJobsByLabels(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -32,7 +32,7 @@ func TestCLISelectsJobsByLabels(t *testing.T) {
 	w.finish("b-worker-0", 0)
 	list.awaitOutput("genericjob/b  Succeeded")
 
-	// What has ended is no obstacle to pausing the others.
+	// Finished jobs do not prevent the pausing of the others.
 	if out := w.t9k("pause", "-l", "team=vision"); out != "genericjob/a is pausing\n" {
 		t.Errorf("pause -l: %q", out)
 	}
@@ -55,8 +55,8 @@ func TestCLISelectsJobsByLabels(t *testing.T) {
 	w.contains("delete --all of nothing", errOut, "No such jobs in namespace")
 }
 
-// TestCLIRunsAgain verifies that a job runs again as a copy, or in its own place, and that a manifest can be a directory
-// or an address.
+// TestCLIRunsAgain verifies that a job can be run again as a copy or as a replacement, and that a manifest can be a
+// directory or a URL.
 func TestCLIRunsAgain(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -81,7 +81,7 @@ func TestCLIRunsAgain(t *testing.T) {
 	long := strings.Repeat("n", 53)
 	w.contains("rerun under a name that is too long", w.fails("rerun", "job", "--name", long+long), "the limit is 63")
 
-	// What a live job refuses to change, a replacement may.
+	// A replacement may change fields that are immutable in a live job.
 	changed := strings.Replace(first, "replicas: 1", "replicas: 2", 1)
 	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/job.yaml" {
@@ -99,7 +99,7 @@ func TestCLIRunsAgain(t *testing.T) {
 	if j := w.job("job"); j.UID == old || *j.Spec.ReplicaSpecs[0].Replicas != 2 {
 		t.Errorf("the job has UID %s and %d replicas", j.UID, *j.Spec.ReplicaSpecs[0].Replicas)
 	}
-	// A replacement that the API server would refuse deletes nothing.
+	// If the API server would refuse the replacement, run --replace deletes nothing.
 	now := w.job("job").UID
 	w.start(strings.Replace(changed, "image: none", "image: none, workingDir: [1]", 1), "run", "-d", "--replace", "-").ends(1)
 	if w.job("job").UID != now {

@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestCLIShowsWhatTheUserMaySee verifies that a user without rights on one kind of job sees the others and a note
-// about the missing kind.
+// TestCLIShowsWhatTheUserMaySee verifies that a user without rights on one kind of job sees the others and a note about
+// the missing kind.
 func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -29,7 +29,8 @@ func (w *world) allow(user string, verbs ...string) {
 	})
 }
 
-// TestCLIRunsWithoutManifest verifies that flags describe a job, which the manifest of --dry-run describes too.
+// TestCLIRunsWithoutManifest verifies that flags can describe a job, and that --dry-run prints the manifest of the same
+// job.
 func TestCLIRunsWithoutManifest(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -47,7 +48,7 @@ func TestCLIRunsWithoutManifest(t *testing.T) {
 	}
 	out, _ := w.start(printed, "run", "-d", "-").ends(0)
 	w.contains("run of the printed manifest", out, "pytorchtrainingjob/trains created")
-	w.awaitPyTorch("trains", batch.JobRunning, 1) // a status written between two requests would look like a change
+	w.awaitPyTorch("trains", batch.JobRunning, 1) // a status write between two requests would change the output
 	out = w.t9k("run", "-d", "--name", "trains", "--image", "none", "--kind", "pytorch", "--", "run")
 	w.contains("run of the same flags", out, "pytorchtrainingjob/trains unchanged")
 }
@@ -102,7 +103,7 @@ func TestCLIListsThroughAnOutage(t *testing.T) {
 	w.Must(w.Env.StartComponent(local.APIServer))
 	w.Must(w.Env.AwaitReady(t.Context()))
 	list.awaitOutput("the API server answers again")
-	// The names' column is as wide as the longest name so far: the list must know of the second job first.
+	// The column of names is as wide as the longest name so far, so the list must contain the second job first.
 	w.Create(jobs.New("later", jobs.Role("w", 1, kubelet.Run)))
 	list.awaitOutput("genericjob/later  ")
 	w.finish("job-w-0", 0)

@@ -34,8 +34,8 @@ func (w *world) sweepJobs(sweep, parameter string) (uids map[string]types.UID, n
 	return uids, names
 }
 
-// TestCLISweepContinues verifies that a sweep lets no more jobs run than allowed, and that the same command continues it
-// after an interruption, a lost answer and with more values, without a job that is created twice.
+// TestCLISweepContinues verifies that a sweep runs at most the allowed number of jobs at a time, and that the same
+// command continues it after an interruption, after a lost answer and with more values, without creating a job twice.
 func TestCLISweepContinues(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -58,7 +58,7 @@ func TestCLISweepContinues(t *testing.T) {
 		t.Errorf("the job of seed 2 runs %v with %v", main.Command, main.Env)
 	}
 
-	// The answer to the creation of the next job is lost.
+	// The answer to the next creation of a job is lost.
 	p := apiproxy.Start(t, w.Env.Config)
 	lost := 0
 	p.Decide(func(r *http.Request) apiproxy.Fate {
@@ -100,7 +100,7 @@ func TestCLISweepContinues(t *testing.T) {
 	w.contains("the sweep again", w.t9k(sweep("1-4")...), "4 jobs, of which 4 exist", "Sweep sw: 4 Succeeded\n")
 	w.contains("sweep NAME", w.t9k("sweep", "sw"), "seed   JOB ", names["4"], "Sweep sw: 4 Succeeded\n")
 
-	// A copy of a job is a job of its own.
+	// A copy of a job does not belong to the sweep.
 	w.t9k("rerun", "-d", names["1"])
 	w.contains("the sweep beside a copy", w.t9k(sweep("1-4")...), "4 jobs, of which 4 exist", "Sweep sw: 4 Succeeded\n")
 }
@@ -133,7 +133,7 @@ func TestCLISweepStopsAtFailures(t *testing.T) {
 	}
 	w.contains("the table", table, names["3"], names["0"])
 
-	// A failed job that is deleted runs again.
+	// A failed job that was deleted runs again.
 	w.t9k("delete", names["3"])
 	out, _ = w.start(text, args...).ends(1)
 	w.contains("the sweep after a deletion", out, "2 jobs, of which 1 exist", "created: code=3")

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// terminal is a pseudo-terminal that keeps all output to its inner end.
+// terminal is a pseudo-terminal that records everything written to its inner end.
 type terminal struct {
 	*testing.T
 	outer, inner *os.File
@@ -47,7 +47,7 @@ func newTerminal(t *testing.T, width, height uint16) *terminal {
 		outer.Close()
 	}()
 	t.Cleanup(func() {
-		// exec leaves a pending read of its input behind, which would delay the end of the file.
+		// exec leaves a pending read of its input behind, which would delay closing the file.
 		_, _ = outer.WriteString("\n")
 		inner.Close()
 	})

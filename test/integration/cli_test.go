@@ -26,14 +26,14 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// called is a call of t9k that may be running.
+// called is a call of t9k, which may still be running.
 type called struct {
 	*world
 	args     []string
 	out, err program.Log
 	// interrupt has the effect of Ctrl-C.
 	interrupt context.CancelFunc
-	// code holds the exit code after the call has ended.
+	// code receives the exit code when the call has finished.
 	code chan int
 }
 
@@ -67,7 +67,7 @@ func (c *called) awaitOutput(text string) {
 	})
 }
 
-// ends waits until the call has ended, checks its exit code, and returns its output.
+// ends waits until the call has finished, checks its exit code, and returns its output.
 func (c *called) ends(code int) (out, errOut string) {
 	c.Helper()
 	var got int
@@ -167,8 +167,9 @@ func TestCLIRunReportsRestartsAndFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _ := w.start("", "run", "-f", file).ends(1)
-	// A restart may happen before run observes the replica; the summary contains it in any case.
-	if !strings.Contains(out, ", 1 restart\n") && !strings.Contains(out, ", 2 restarts\n") { // both replicas may have failed for the first time by then
+	// A restart may happen before run observes the replica; the summary contains it in any case. Both replicas may
+	// already have failed once.
+	if !strings.Contains(out, ", 1 restart\n") && !strings.Contains(out, ", 2 restarts\n") {
 		t.Errorf("run does not tell of the restarts:\n%s", out)
 	}
 	w.contains("run", out, "Failed: exit code 3", "genericjob/good Succeeded", "genericjob/bad Failed in ",
@@ -218,7 +219,7 @@ func TestCLIWatchesJobAfterDetach(t *testing.T) {
 	w.finish("job-worker-1", 0)
 	out, _ = watch.ends(0)
 	w.contains("get --watch", out, "genericjob/job  Succeeded", "genericjob/job Succeeded in")
-	// One request for each kind to find the job, then a list and a watch: the verb does not poll.
+	// There is one request for each kind to find the job, then a list and a watch: the verb does not poll.
 	if n := len(p.Seen("GET", "")); n > len(kinds.All)+2 {
 		t.Errorf("%d requests to follow a job: %v", n, p.Seen("GET", ""))
 	}

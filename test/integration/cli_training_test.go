@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// elasticManifest is a PyTorchTrainingJob of 2 to 4 replicas, which run until the test ends them.
+// elasticManifest is a PyTorchTrainingJob of 2 to 4 replicas, which run until the test stops them.
 const elasticManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
@@ -34,7 +34,7 @@ spec:
           containers: [{name: pytorch, image: none, args: [train.py]}]
 `
 
-// tensorFlowManifest is a TensorFlowTrainingJob whose replicas run until the test ends them.
+// tensorFlowManifest is a TensorFlowTrainingJob whose replicas run until the test stops them.
 const tensorFlowManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: TensorFlowTrainingJob
@@ -65,7 +65,7 @@ func (w *world) pytorch(name string) *batch.PyTorchTrainingJob {
 	return j
 }
 
-// awaitPyTorch waits until a PyTorchTrainingJob has the phase and the number of running replicas.
+// awaitPyTorch waits until a PyTorchTrainingJob has the phase and the number of running replicas, and returns the job.
 func (w *world) awaitPyTorch(name string, phase batch.JobPhase, running int32) *batch.PyTorchTrainingJob {
 	w.Helper()
 	j := &batch.PyTorchTrainingJob{}

@@ -9,12 +9,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// asClock is the environment variable that names the file of the operator's wallClock.
+// asClock is the environment variable that holds the name of the file of the operator's wallClock.
 const asClock = "T9K_TEST_CLOCK"
 
-// wallClock is a clock that is wrong by as many seconds as the file of this name says. As after a step of the system's
-// clock, only the wall time of what it returns is wrong: the monotonic reading, by which Go compares times of the same
-// process, is not. If there is no such file, the clock is right.
+// wallClock is a clock with an error of as many seconds as the file of this name says; without the file, the clock is
+// right. As after a step of the system's clock, only the wall time that it returns is wrong. The monotonic reading,
+// with which Go compares times of one process, is right.
 type wallClock string
 
 var _ clock.PassiveClock = wallClock("")
@@ -30,12 +30,12 @@ func (c wallClock) Now() time.Time {
 	if err != nil {
 		return now
 	}
-	// A time with a monotonic reading has its wall seconds in 33 bits above 30 bits of nanoseconds. No function of
-	// package time changes one and not the other.
+	// A time with a monotonic reading stores its wall seconds in 33 bits above 30 bits of nanoseconds. No function of
+	// package time changes the wall time alone.
 	wall := (*uint64)(unsafe.Pointer(&now))
 	*wall = uint64(int64(*wall) + seconds<<30)
 	return now
 }
 
-// Since returns the time since t by the wrong clock.
+// Since returns the time since t according to the wrong clock.
 func (c wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

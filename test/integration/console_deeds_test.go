@@ -16,21 +16,21 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// deed is something that a user does with a job on which nothing else is tried.
+// deed is an action of a user on a job that only this action uses.
 type deed struct {
 	name string
 	// mode is spec.runMode of the job as JSON. An elastic job is a PyTorchTrainingJob.
 	mode    string
 	elastic bool
-	// verb is what is done. With many, it is done with one of several jobs.
+	// verb is the action. With many, the page for several jobs sends it.
 	verb string
 	many bool
 	form url.Values
-	// done reports whether it has been done, by the job as it is; nil if it is gone.
+	// done reports whether the action has had its effect, given the stored job; nil if the job no longer exists.
 	done func(w *world, job *unstructured.Unstructured) bool
 }
 
-// deeds are all actions of the console's pages.
+// deeds holds all actions of the console's pages.
 var deeds = []deed{
 	{name: "pause", verb: "pause", done: switched("pause", true)}, {name: "resume", mode: paused, verb: "resume", done: switched("pause", false)},
 	{name: "debug", verb: "debug-on", done: switched("debug", true)}, {name: "leave-debug", mode: `{debug: {enabled: true}}`, verb: "debug-off", done: switched("debug", false)},
@@ -48,7 +48,7 @@ var deeds = []deed{
 
 const paused = `{pause: {enabled: true}}`
 
-// switched reports whether a switch of a job's run mode is on or off.
+// switched returns a function that reports whether a switch of a job's run mode is on or off.
 func switched(name string, on bool) func(*world, *unstructured.Unstructured) bool {
 	return func(_ *world, job *unstructured.Unstructured) bool {
 		is, _, _ := unstructured.NestedBool(job.Object, "spec", "runMode", name, "enabled")
@@ -93,7 +93,7 @@ func (d *deed) object(w *world) *unstructured.Unstructured {
 	return u
 }
 
-// stored returns the job of a deed as the cluster stores it; nil if there is none.
+// stored returns the job of a deed from the API server; nil if there is none.
 func (w *world) stored(d *deed) *unstructured.Unstructured {
 	w.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": batch.GroupVersion.String(), "kind": d.kind()}}
@@ -105,7 +105,7 @@ func (w *world) stored(d *deed) *unstructured.Unstructured {
 	return u
 }
 
-// prepare creates the job of a deed, or creates it again, and waits until a page of an admin offers the deed.
+// prepare creates the job of a deed, or recreates it, and waits until an admin's page offers the deed.
 func (d *deed) prepare(w *world, admin *person) {
 	w.Helper()
 	for _, gone := range []*deed{d, {name: "copy"}} {
@@ -127,8 +127,8 @@ func (d *deed) prepare(w *world, admin *person) {
 	})
 }
 
-// does has a person do a deed in a world, and demands what comes of it: "done", "forbidden", or "no such job" if they
-// may not see the job.
+// does performs a deed as a person and verifies the result: "done", "forbidden", or "no such job" if the person may not
+// see the job.
 func (p *person) does(d *deed, w *world, admin *person, want string) {
 	p.Helper()
 	path, form := d.path(w)+"/"+d.verb, d.form

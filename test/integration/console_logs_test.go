@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// talkers are replicas of a job without an operator, whose logs a test writes.
+// talkers are the replicas of a job without an operator. The test writes their logs.
 type talkers struct {
 	*world
 	*kubelet.Logs
@@ -42,7 +42,7 @@ func (w *world) startTalkers(name string, replicas int32) *talkers {
 	return t
 }
 
-// start creates the pod of an attempt of a replica and waits until it runs.
+// start creates the pod of an attempt of a replica and waits until the pod runs.
 func (t *talkers) start(rank, attempt int) *corev1.Pod {
 	t.Helper()
 	p := t.create(rank, attempt)
@@ -72,7 +72,7 @@ func (t *talkers) awaitRunning(pod string) {
 	})
 }
 
-// says adds a line to the log of a replica, some milliseconds after the first line of the test.
+// says adds a line to the log of a replica, with a time of after milliseconds after begin.
 func (t *talkers) says(rank, after int, text string) {
 	t.Write(t.Namespace, fmt.Sprintf("%s-w-%d", t.job.Name, rank), t.begin.Add(time.Duration(after)*time.Millisecond), text)
 }
@@ -140,11 +140,11 @@ func (p *person) awaitPods(path, text string) {
 	p.Await(path+" shows "+text, func() error { return p.shows(path, text, strings.NewReplacer()) })
 }
 
-// readLogs is the right to read logs.
+// readLogs grants the right to read logs.
 var readLogs = rule("", "pods/log", "get")
 
-// TestConsoleMergesLogsOfManyReplicas: the lines of up to 100 replicas come in the order of their times, those of a failed
-// replica first of all, and the page says what it does not show.
+// TestConsoleMergesLogsOfManyReplicas verifies that the lines of up to 100 replicas arrive in the order of their times,
+// that failed replicas come first if there are more replicas than that, and that the stream says what it leaves out.
 func TestConsoleMergesLogsOfManyReplicas(t *testing.T) {
 	w := newWorld(t)
 	const replicas, failed, shown, each = 120, 117, 100, 7
@@ -205,7 +205,8 @@ func TestConsoleMergesLogsOfManyReplicas(t *testing.T) {
 	}
 }
 
-// TestConsoleLogsGoOnAfterALostConnection: who connects again with the identifier of the last event gets what came after it.
+// TestConsoleLogsGoOnAfterALostConnection verifies that a client that reconnects with the identifier of the last event
+// receives the lines after it.
 func TestConsoleLogsGoOnAfterALostConnection(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("goes-on", 3)
@@ -225,7 +226,7 @@ func TestConsoleLogsGoOnAfterALostConnection(t *testing.T) {
 	for round := range 4 {
 		say(0, round, round, round)
 		say(1, round, round)
-		if round == 2 { // a replica starts while nobody listens
+		if round == 2 { // a replica starts while no client is connected
 			job.start(2, 0)
 			say(2, 1, 1)
 		}
@@ -239,11 +240,11 @@ func TestConsoleLogsGoOnAfterALostConnection(t *testing.T) {
 	if got := len(slices.Compact(sent)); got != n {
 		t.Errorf("%d different lines of %d", got, n)
 	}
-	pushed, _ := viewer.listen(job.path("/stream?after=a.b.c~~1.2~%00")) // what is no identifier stands for the beginning
+	pushed, _ := viewer.listen(job.path("/stream?after=a.b.c~~1.2~%00")) // an invalid identifier means the beginning
 	w.awaitLines(pushed, n)
 }
 
-// TestConsoleFollowsManyAttempts: a stream shows every attempt of every replica, however many there are.
+// TestConsoleFollowsManyAttempts verifies that a stream shows every attempt of every replica, however many there are.
 func TestConsoleFollowsManyAttempts(t *testing.T) {
 	w := newWorld(t)
 	const replicas, attempts = 8, 14
@@ -262,7 +263,7 @@ func TestConsoleFollowsManyAttempts(t *testing.T) {
 		}
 		lines += replicas
 		if attempt > 0 {
-			lines += replicas // each says which attempt it is
+			lines += replicas // a line for each replica names the attempt
 		}
 		w.awaitLines(pushed, lines)
 		for rank := range replicas {
@@ -280,7 +281,7 @@ func TestConsoleFollowsManyAttempts(t *testing.T) {
 	w.contains("what is sent", pushed.String(), "the job was deleted")
 }
 
-// TestConsoleShowsLogsBesideASilentNode: a node that does not answer keeps back nothing but its own logs.
+// TestConsoleShowsLogsBesideASilentNode verifies that a node that does not answer delays only the logs of its own pods.
 func TestConsoleShowsLogsBesideASilentNode(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("silent", 3)
@@ -304,7 +305,8 @@ func TestConsoleShowsLogsBesideASilentNode(t *testing.T) {
 	w.ends("the stream, although the node is silent,", ended)
 }
 
-// TestConsoleLogsAreOfOneJob: a job of the same name that is created again has a page of its own.
+// TestConsoleLogsAreOfOneJob verifies that the logs of a job that was created again under the same name have their own
+// page.
 func TestConsoleLogsAreOfOneJob(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("again", 1)
@@ -330,7 +332,8 @@ func TestConsoleLogsAreOfOneJob(t *testing.T) {
 	viewer.awaitPods(job.path(""), "of&#32;the&#32;second")
 }
 
-// TestConsoleLogsNeedTheRight: a stream does not begin without the right to logs, which the answer says.
+// TestConsoleLogsNeedTheRight verifies that a stream does not start for a user without the right to read logs, and that
+// the answer says so.
 func TestConsoleLogsNeedTheRight(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("secret", 1)

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestConsoleIsReadyWithItsPermissions: a console that lacks a permission says which, and becomes ready once it has it.
+// TestConsoleIsReadyWithItsPermissions verifies that a console that lacks a permission names the permission, and
+// becomes ready once it is granted.
 func TestConsoleIsReadyWithItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	args, _, probes := w.prepareConsole()

@@ -21,7 +21,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// again deletes a job and creates another one under its name. It returns the one that is gone.
+// again creates a job, deletes it, and creates another one with the same name. It returns the deleted job.
 func (w *world) again(name string) (gone *batch.GenericJob) {
 	w.Helper()
 	w.Create(jobs.New(name, jobs.Role("w", 1, kubelet.Run)))
@@ -32,8 +32,8 @@ func (w *world) again(name string) (gone *batch.GenericJob) {
 	return gone
 }
 
-// TestNothingIsDoneToAJobThatWasCreatedAgain verifies that whoever acts on a job does not change another one that has
-// got its name meanwhile.
+// TestNothingIsDoneToAJobThatWasCreatedAgain verifies that an action on a job does not change another job that was
+// created later under the same name.
 func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 	w := newWorld(t)
 	objects, err := dynamic.NewForConfig(w.Env.Config)
@@ -49,7 +49,8 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := c.Resize(t.Context(), old, 2); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // a GenericJob has no scale
+	// A GenericJob has no scale.
+	if err := c.Resize(t.Context(), old, 2); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		t.Errorf("scale: %v", err)
 	}
 	if after := w.job("job"); after.ResourceVersion != before.ResourceVersion {
@@ -60,7 +61,8 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestFormsOfAFormerJob verifies that the console refuses what a page asks for that showed a job which is gone.
+// TestFormsOfAFormerJob verifies that the console refuses requests from a page that shows a deleted job whose name
+// another job has now.
 func TestFormsOfAFormerJob(t *testing.T) {
 	w := newWorld(t)
 	b := w.browse()
@@ -92,7 +94,7 @@ func TestFormsOfAFormerJob(t *testing.T) {
 	w.Await("the job is gone", func() error { return namespace.Gone(w.Get("job", &batch.GenericJob{})) })
 }
 
-// refused presses a button of a page, and demands that nothing comes of it but a page with some texts.
+// refused submits a form of a page, and verifies that the console refuses it with a page that contains the texts.
 func (b *browser) refused(path string, form url.Values, texts ...string) {
 	b.Helper()
 	code, body := b.presses(path, form)
@@ -102,8 +104,8 @@ func (b *browser) refused(path string, form url.Values, texts ...string) {
 	b.contains(fmt.Sprintf("the answer to %s", path), body, texts...)
 }
 
-// TestManifestFollowsItsJob verifies that the tab Manifest shows what the job is now, to those who had it open and to
-// those who open it beside them: after a change, and after another job has got the name.
+// TestManifestFollowsItsJob verifies that the tab Manifest shows the present job after a change, and after another job
+// with the same name was created, both in pages that were open before and in pages opened later.
 func TestManifestFollowsItsJob(t *testing.T) {
 	w := newWorld(t)
 	b := w.browse()
@@ -130,7 +132,7 @@ func TestManifestFollowsItsJob(t *testing.T) {
 	}
 }
 
-// opensOr returns why a page does not open.
+// opensOr returns an error unless the page opens.
 func (b *browser) opensOr(path string) error {
 	answer, err := b.Get(b.base + path)
 	if err != nil {

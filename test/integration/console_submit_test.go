@@ -35,8 +35,8 @@ spec:
 
 func submittedAs(name string) string { return strings.ReplaceAll(submitted, "NAME", name) }
 
-// submits has a person run a manifest, and demands what comes of it: "done" leads to the page of the job, "no such job" to
-// the list, because they may not see what they have created, and "forbidden" creates nothing.
+// submits runs a manifest as a person and verifies the result: "done" redirects to the page of the job, "no such job"
+// to the list, because the person may not see the created job, and "forbidden" creates nothing.
 func (p *person) submits(name, want string) {
 	p.Helper()
 	form := url.Values{"manifest": {submittedAs("by-" + name)}, "ns": {p.Namespace}, "step": {"run"}}
@@ -63,7 +63,7 @@ func (p *person) submits(name, want string) {
 	w.job("by-" + name)
 }
 
-// absent demands that there is no job of a name.
+// absent verifies that there is no job with the name.
 func (w *world) absent(name string) {
 	w.Helper()
 	err := w.Client.Get(w.Context(), types.NamespacedName{Namespace: w.Namespace, Name: name}, &batch.GenericJob{})
@@ -88,7 +88,7 @@ func (b *browser) submits(step, namespace, text string) (code int, path, body st
 	return answer.StatusCode, answer.Request.URL.RequestURI(), string(data)
 }
 
-// TestConsoleSubmits is the table of what the page Submit does with manifests that have no faults of their own.
+// TestConsoleSubmits verifies what the page Submit does with manifests that have no faults of their own.
 func TestConsoleSubmits(t *testing.T) {
 	w := newWorld(t)
 	open, closed := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-shut"}, Spec: scheduling.QueueSpec{Closed: true}}

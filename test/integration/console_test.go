@@ -20,7 +20,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// browser is somebody who looks at the console.
+// browser is an HTTP client of the console.
 type browser struct {
 	*world
 	http.Client
@@ -42,7 +42,7 @@ func (w *world) browse(args ...string) *browser {
 	return b
 }
 
-// opens demands that a page opens and returns its HTML.
+// opens returns the HTML of the page at an address, and fails the test unless the status is 200.
 func (b *browser) opens(address string) string {
 	b.Helper()
 	answer, err := b.Get(address)
@@ -63,7 +63,7 @@ func (b *browser) page(path string) string {
 	return b.opens(b.base + path)
 }
 
-// listen returns what is pushed to an open page.
+// listen returns the events that the console pushes to an open page.
 func (b *browser) listen(path string) *program.Log {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, b.base+path, nil)
@@ -80,7 +80,7 @@ func (b *browser) listen(path string) *program.Log {
 	return pushed
 }
 
-// collect reads a stream line by line in the background. The channel is closed at its end.
+// collect reads a stream line by line in the background. The channel is closed when the stream ends.
 func collect(stream io.Reader) (lines *program.Log, ended <-chan struct{}) {
 	lines = &program.Log{}
 	done := make(chan struct{})
@@ -110,7 +110,7 @@ func (b *browser) awaitPush(pushed *program.Log, texts ...string) {
 	})
 }
 
-// posts presses a button of a page.
+// posts submits a form of a page, as its button does, and fails the test unless the final status is 200.
 func (b *browser) posts(path string, form url.Values) string {
 	b.Helper()
 	code, body := b.presses(path, form)
@@ -120,7 +120,7 @@ func (b *browser) posts(path string, form url.Values) string {
 	return body
 }
 
-// presses presses a button of a page, which may have no effect.
+// presses submits a form of a page, as its button does, and returns the answer.
 func (b *browser) presses(path string, form url.Values) (code int, body string) {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.base+path, strings.NewReader(form.Encode()))
@@ -162,7 +162,8 @@ func TestConsolePushesWhatChanges(t *testing.T) {
 	b.awaitPush(job, "It is gone")
 }
 
-// Whoever has rights in one namespace sees it, is told what is missing, and can do no more than kubectl lets them do.
+// TestConsoleHasTheRightsOfItsUser verifies that a user with rights in one namespace sees this namespace and what the
+// page leaves out, and can do no more than with kubectl.
 func TestConsoleHasTheRightsOfItsUser(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -44,8 +44,8 @@ type installation struct {
 // consoleArchive returns the settings of a console with an archive in a file.
 func consoleArchive(file string) string { return "archive: {address: " + file + "}" }
 
-// prepareConsole installs config/console, and returns the arguments of a console with settings that runs as its
-// ServiceAccount, and its addresses.
+// prepareConsole installs config/console. It returns the arguments of a console that runs as its ServiceAccount with
+// these settings, and the addresses of its pages and its probes.
 func (w *world) prepareConsole(settings ...string) (args []string, address, probes string) {
 	w.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
@@ -62,7 +62,7 @@ func (w *world) prepareConsole(settings ...string) (args []string, address, prob
 	return []string{"--kubeconfig=" + w.serviceAccountKubeconfig("t9k-console"), "--config=" + file}, address, probes
 }
 
-// startConsole starts a console with settings as the ServiceAccount of config/console.
+// startConsole starts a console as the ServiceAccount of config/console.
 func (w *world) startConsole(settings ...string) *installation {
 	w.Helper()
 	args, address, probes := w.prepareConsole(settings...)
@@ -71,7 +71,7 @@ func (w *world) startConsole(settings ...string) *installation {
 	return &installation{w, "http://" + address}
 }
 
-// runConsole runs a console with some arguments until the test ends.
+// runConsole runs a console with these arguments until the test ends.
 func (w *world) runConsole(args []string) {
 	w.Helper()
 	cmd := consolecmd.New()
@@ -87,7 +87,7 @@ func (w *world) runConsole(args []string) {
 	})
 }
 
-// consoleReady returns why a console is not ready.
+// consoleReady returns an error unless the console is ready.
 func consoleReady(probes string) error {
 	answer, err := http.Get("http://" + probes + "/readyz")
 	if err != nil {
@@ -101,7 +101,7 @@ func consoleReady(probes string) error {
 	return err
 }
 
-// person is a user with a bearer token, as a proxy before the console passes it on.
+// person is a user with a bearer token, as an authenticating proxy in front of the console adds it.
 type person struct {
 	*installation
 	name, token string
@@ -140,7 +140,7 @@ func (p *person) everywhere(rules ...rbacv1.PolicyRule) *person {
 	return p
 }
 
-// call sends a request with the person's token. header are pairs of names and values, which come last.
+// call sends a request with the person's token. header holds pairs of names and values, which are set last.
 func (p *person) call(method, path string, form url.Values, header ...string) (code int, body string) {
 	p.Helper()
 	answer := p.request(method, path, form, header...)
@@ -182,7 +182,7 @@ func (p *person) page(path string) string {
 	return body
 }
 
-// listen returns what is pushed to an open page, and a channel that is closed when the stream ends.
+// listen returns the events that the console pushes to an open page, and a channel that is closed when the stream ends.
 func (p *person) listen(path string) (pushed *program.Log, ended <-chan struct{}) {
 	p.Helper()
 	answer := p.request(http.MethodGet, path, nil, "Accept", "text/event-stream")
@@ -197,7 +197,7 @@ func rule(group, resources, verbs string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
 }
 
-// plurals returns the resources of all kinds of job.
+// plurals returns the resource names of all kinds of job.
 func plurals() []string {
 	var all []string
 	for _, k := range kinds.All {
@@ -206,13 +206,13 @@ func plurals() []string {
 	return all
 }
 
-// look are the rights of who may see all of a job.
+// look holds the rights to see everything about a job except its logs.
 var look = []rbacv1.PolicyRule{
 	rule(batch.GroupVersion.Group, strings.Join(plurals(), " "), "get list watch"),
 	rule(scheduling.GroupVersion.Group, "podgroups", "get list watch"), rule("", "pods events", "get list watch"),
 }
 
-// shared prepares two namespaces with a job each, of which the first has a pod and an event.
+// shared prepares two namespaces with one job each. The job in the first namespace has a pod and an event.
 func (w *world) shared() (other *world) {
 	w.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-b"}}
@@ -237,7 +237,8 @@ func (w *world) shared() (other *world) {
 	return other
 }
 
-// TestConsoleShowsAndDoesWhatEachUserMay is the table of users, pages and actions.
+// TestConsoleShowsAndDoesWhatEachUserMay verifies, for a table of users, what each page shows and which actions
+// succeed.
 func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 	w := newWorld(t)
 	from := auditEnd(t, w.Env.AuditLog)
@@ -263,7 +264,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		"other":  other.person(i, "other", slices.Concat(look, []rbacv1.PolicyRule{change})...),
 		"ops":    w.person(i, "ops").everywhere(rule("", "nodes", "list watch get"), rule(scheduling.GroupVersion.Group, "queues", "list")),
 		"nobody": w.person(i, "nobody"),
-		"blind":  w.person(i, "blind", change), // may change what it may not see
+		"blind":  w.person(i, "blind", change), // may change jobs but not see them
 	}
 	for _, in := range []*world{w, other} {
 		for k := range deeds {
@@ -271,7 +272,8 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		}
 	}
 	here, there := "/jobs/"+w.Namespace+"/genericjob/job", "/jobs/"+other.Namespace+"/genericjob/job"
-	// What a page must show is separated by spaces; what it must not show begins with a minus.
+	// In the table, the words that a page must show are separated by spaces; a word that it must not show begins with a
+	// minus.
 	const notForbidden, forbidden, unseen = "done", "forbidden", "no such job"
 	for name, c := range map[string]struct {
 		jobs, here, there string
@@ -299,7 +301,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 			}
 			for path, want := range map[string]string{here: c.logs, there: c.logsThere} {
 				for _, part := range []string{"/logs/stream", "/logs/download"} {
-					if want != "404" { // the pages say whether those who see the job may read its logs
+					if want != "404" { // the pages say whether users who see the job may read its logs
 						continue
 					}
 					if code, body := p.call(http.MethodGet, path+part, nil); code != http.StatusNotFound {
@@ -331,7 +333,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 	})
 }
 
-// shows returns an error unless a page shows what it must and nothing that it must not.
+// shows returns an error unless a page shows all required words and no forbidden ones.
 func (p *person) shows(path, want string, words *strings.Replacer) error {
 	code, body := p.call(http.MethodGet, path, nil)
 	if want == "404" {
@@ -353,7 +355,8 @@ func (p *person) shows(path, want string, words *strings.Replacer) error {
 	return nil
 }
 
-// A viewer whose right, or whose account, is withdrawn no longer gets changes.
+// TestConsoleStreamsEndWithTheRightToThem verifies that a viewer receives no changes after the viewer's right or
+// account has been withdrawn.
 func TestConsoleStreamsEndWithTheRightToThem(t *testing.T) {
 	w := newWorld(t)
 	w.shared()
@@ -411,7 +414,7 @@ func (w *world) ends(what string, ended <-chan struct{}) {
 	})
 }
 
-// TestConsoleOfAnInstallationRefusesForeignPages is the table of what browsers may send.
+// TestConsoleOfAnInstallationRefusesForeignPages verifies which requests of browsers the console accepts.
 func TestConsoleOfAnInstallationRefusesForeignPages(t *testing.T) {
 	w := newWorld(t)
 	w.shared()

@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// TestOperatorLogsEachDecisionOnce takes jobs through what people ask about later, and reads the operator's log: it has
-// one line for each decision, with the job, the reason, and the replicas that it is about.
+// TestOperatorLogsEachDecisionOnce runs jobs through the events that users ask about later, and verifies that the
+// operator's log has one line for each decision, with the job, the reason and the affected replicas.
 func TestOperatorLogsEachDecisionOnce(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
@@ -50,8 +50,8 @@ func TestOperatorLogsEachDecisionOnce(t *testing.T) {
 
 var decision = regexp.MustCompile(`"Decided on a job" .*\bjob="([^"]+)" reason="(\w+)"(?: replicas=\[([^\]]*)\])? message="`)
 
-// decisions lists the decisions on a job in a log, each reason with the replicas, but for its start: a job whose first
-// status shows running replicas has none.
+// decisions lists the decisions on a job in a log, each as its reason and replicas. It leaves out the start, which is
+// not logged for a job whose first status already shows running replicas.
 func (w *world) decisions(log, job string) []string {
 	var found []string
 	for _, m := range decision.FindAllStringSubmatch(log, -1) {
@@ -77,7 +77,7 @@ func (w *world) restartsAndEvictions(name string) []string {
 	return []string{"ReplicasRunning", "Incident " + name + "-w-0", "ReplicaRestarted " + name + "-w-0", "Recovered " + name + "-w-0", "ReplicasRunning", "ReplicaDisrupted " + pod, "ReplicasRunning", "SuccessRuleMet"}
 }
 
-// awaitRunning waits until the replicas of a job of two run in these attempts.
+// awaitRunning waits until the two replicas of a job run in these attempts.
 func (w *world) awaitRunning(name string, attempts ...int32) {
 	w.Helper()
 	w.Await(fmt.Sprintf("the replicas of job %s run in attempts %v", name, attempts), func() error {
@@ -100,7 +100,7 @@ func (w *world) failure(name string) []string {
 	return []string{"ReplicasRunning", "ReplicaFailed " + name + "-w-0", "FailureRuleMet"}
 }
 
-// restartTogether has a job restart as a whole.
+// restartTogether makes a job restart as a whole, and returns the expected decisions.
 func (w *world) restartTogether(name string) []string {
 	w.Helper()
 	role := jobs.Restarting(jobs.Role("w", 2, kubelet.Run), batch.RestartOnFailure, 3)
@@ -123,8 +123,8 @@ func (w *world) pauseAndResume(name string) []string {
 	return []string{"ReplicasRunning", "JobPaused", "JobResumed", "ReplicasRunning"}
 }
 
-// TestSchedulerLogsEachDecisionOnce reads from the scheduler's log which gang started, which waits and why, and whom a
-// gang preempted.
+// TestSchedulerLogsEachDecisionOnce verifies that the scheduler's log says which gang started, which waits and why, and
+// which gang preempted which pods.
 func TestSchedulerLogsEachDecisionOnce(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()

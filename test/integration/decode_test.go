@@ -20,9 +20,9 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestGoTypesHoldAllValuesThatCRDsAccept verifies that the Go types can decode whatever the CRDs accept. One object
-// that a typed client cannot decode would block the operator for all jobs, because the client cannot decode a list
-// that contains it. The test tries, at each place of the schema, values that some Go type cannot hold.
+// TestGoTypesHoldAllValuesThatCRDsAccept verifies that the Go types can decode all values that the CRDs accept. A
+// single object that a typed client cannot decode would block the operator for all jobs, because the client cannot
+// decode a list that contains it. At each place of the schema, the test tries values that some Go type cannot hold.
 func TestGoTypesHoldAllValuesThatCRDsAccept(t *testing.T) {
 	w := newWorld(t)
 	raw, err := dynamic.NewForConfig(w.Env.Config)
@@ -73,7 +73,7 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 	}
 }
 
-// place is a value at a place of the schema, in an otherwise minimal object.
+// place is a value at one place of the schema, in an otherwise minimal object.
 type place struct {
 	path   string
 	value  any
@@ -139,7 +139,8 @@ func valuesFor(schema map[string]any) []any {
 	return nil
 }
 
-// minimal returns a minimal value that a schema accepts, apart from rules: an object has only its required fields.
+// minimal returns a minimal value that a schema accepts if its rules are ignored: an object has only its required
+// fields.
 func minimal(schema map[string]any) any {
 	switch schema["type"] {
 	case "object":

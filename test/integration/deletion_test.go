@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestOperatorDoesNotBlockNamespaceDeletion verifies that a namespace that is being deleted, and so refuses new
-// objects, disappears, and that the operator does not keep trying to create pods.
+// TestOperatorDoesNotBlockNamespaceDeletion verifies that a namespace that is being deleted disappears, and that the
+// operator does not keep trying to create pods in it, which the API server refuses.
 func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -51,8 +51,8 @@ func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	})
 }
 
-// TestJobDeletedWhileStartingLeavesNothing verifies that a job that is deleted while it starts leaves no objects, for
-// each way of deletion.
+// TestJobDeletedWhileStartingLeavesNothing verifies, for each propagation policy, that a job that is deleted while it
+// starts leaves no objects.
 func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -77,8 +77,8 @@ func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestFinishedJobIsDeletedAfterItsTimeToLive verifies that the operator deletes a finished job after its time to
-// live, and its pods with it.
+// TestFinishedJobIsDeletedAfterItsTimeToLive verifies that the operator deletes a finished job and its pods after the
+// job's time to live.
 func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -100,8 +100,8 @@ func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 			end = write.At
 		}
 	}
-	// Times in a status have a resolution of a second. TestTimeLimitsAreKeptWithinASecond of test/e2e measures how late it
-	// may be.
+	// Times in a status have a resolution of a second. TestTimeLimitsAreKeptWithinASecond of test/e2e measures how late
+	// the deletion may be.
 	if lived := deletions[0].At.Sub(end); lived < 10*time.Millisecond {
 		t.Errorf("it was deleted %s after its end", lived)
 	}

@@ -31,32 +31,32 @@ var (
 )
 
 const (
-	// loadJobs is the number of GenericJobs of a load that restart, and loadReplicas that of the replicas of each.
+	// loadJobs is the number of restarting GenericJobs of a load, and loadReplicas the number of replicas of each.
 	loadJobs, loadReplicas = 4, 5
 	// loadWorkers is the number of workers of each training job of a load.
 	loadWorkers = 2
-	// loadPods is the number of pods that these jobs need: each replica of a GenericJob fails three times, and so does the
-	// master of each of the two training jobs, while its workers run.
+	// loadPods is the number of pods that these jobs need: each replica of a GenericJob fails three times, and so does
+	// the master of each of the two training jobs, whose workers run meanwhile.
 	loadPods = loadJobs*loadReplicas*4 + 2*(4+loadWorkers)
-	// loadRuns is the number of replicas of the job that runs throughout.
+	// loadRuns is the number of replicas of the job that runs throughout the load.
 	loadRuns = 3
 )
 
-// load is what an operator has to do while something fails: jobs of all kinds that restart and end, with Services and
+// load is the work of an operator while something fails: jobs of all kinds that restart and finish, with Services and
 // PodGroups, and a job that runs throughout and must not be touched.
 type load struct {
 	*world
 	proxy   *apiproxy.Proxy
 	history *history.History
 	began   time.Time
-	runs    map[string]types.UID // the pods of the job that runs
+	runs    map[string]types.UID // pods of the job that runs throughout
 	all     []*batch.GenericJob
-	// training are the training jobs, by the name of their masters.
+	// training holds the training jobs by the name of their masters.
 	training map[string]client.Object
 }
 
-// stormyTraining returns training jobs whose master fails as often as the limit allows, and then succeeds, by the name of
-// the master. If the operator loses a restart, the count is too low; if it counts one twice, the job fails.
+// stormyTraining returns, by the name of the master, training jobs whose master fails as often as the limit allows and
+// then succeeds. If the operator misses a restart, the count is too low; if it counts one twice, the job fails.
 func stormyTraining() map[string]client.Object {
 	replicas := func(name, container string, n int32, command ...string) batch.TrainingReplicaSpec {
 		role := jobs.Role(name, n, command...)
@@ -98,7 +98,7 @@ func (l *load) checkTraining(master string, job client.Object) {
 	}
 }
 
-// created returns the number of pods that were created for the jobs that restart.
+// created returns the number of pods that were created for the restarting jobs.
 func (l *load) created() int {
 	l.Helper()
 	n := 0
@@ -116,7 +116,7 @@ func (l *load) created() int {
 	return n
 }
 
-// requireFaults ends the test unless the fault suite is to run.
+// requireFaults skips the test unless the fault suite is enabled.
 func requireFaults(t *testing.T) {
 	t.Helper()
 	if !*faults {
@@ -136,7 +136,7 @@ func newLoadOn(w *world) *load {
 	return &load{world: w, proxy: apiproxy.Start(w.T, w.Env.Config), history: history.Record(w.Test), runs: map[string]types.UID{}}
 }
 
-// settleIn creates the job that runs throughout, and returns when it runs.
+// settleIn creates the job that runs throughout, and returns when it is running.
 func (l *load) settleIn() {
 	l.Helper()
 	l.Create(jobs.New("runs", jobs.Restarting(jobs.Role("w", loadRuns, kubelet.Run), batch.RestartOnFailure, 3)))
@@ -146,7 +146,7 @@ func (l *load) settleIn() {
 	}
 }
 
-// begin creates the jobs that restart, and returns when the first of their pods is there.
+// begin creates the restarting jobs, and returns when the first of their pods exists.
 func (l *load) begin() {
 	l.Helper()
 	l.began = time.Now()
@@ -166,8 +166,8 @@ func (l *load) begin() {
 	})
 }
 
-// awaitWrite waits until a write has succeeded that an operator sent after a time, and returns how long after. The
-// operators use the given proxies, or that of the load.
+// awaitWrite waits until a write that an operator sent after a given time has succeeded, and returns how long after
+// that time it was sent. The operators use the given proxies; without any, the proxy of the load.
 func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first time.Duration) {
 	l.Helper()
 	if proxies == nil {
@@ -192,8 +192,8 @@ func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first ti
 	return first
 }
 
-// finish checks that each job comes to its end with the right counts, that every pod was needed, and that nothing is
-// left when the jobs are deleted. It returns how long the load took.
+// finish checks that each job finishes with the right counts, that no unnecessary pod was created, and that deleting
+// the jobs leaves no objects. It returns how long the load took.
 func (l *load) finish() time.Duration {
 	l.Helper()
 	for _, job := range l.all {
@@ -222,7 +222,7 @@ func (l *load) finish() time.Duration {
 	return took
 }
 
-// checkNothingLeft deletes all jobs and waits until nothing that was made for them is left.
+// checkNothingLeft deletes all jobs and waits until no object that was created for them exists.
 func (l *load) checkNothingLeft() {
 	l.Helper()
 	in := client.InNamespace(l.Namespace)

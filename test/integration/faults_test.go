@@ -28,8 +28,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// stormy returns a job of which each replica fails as often as its limit allows, and then succeeds. If the operator
-// loses a restart, the count is too low; if it counts one twice, the job fails.
+// stormy returns a job in which each replica fails as often as its limit allows and then succeeds. If the operator
+// misses a restart, the count is too low; if it counts one twice, the job fails.
 func stormy(name string, replicas int32) *batch.GenericJob {
 	job := jobs.New(name, jobs.Restarting(jobs.Role("w", replicas, kubelet.Exit, "1", "1", "1", "0"), batch.RestartOnFailure, 3))
 	job.Spec.Service = &batch.ServiceOption{}
@@ -57,8 +57,8 @@ func (w *world) checkStormy(job *batch.GenericJob) {
 	}
 }
 
-// TestJobSurvivesOperatorKilledAtAnyWrite kills the operator at its first, second, … write: before the write, or
-// after it and before the answer arrives.
+// TestJobSurvivesOperatorKilledAtAnyWrite kills the operator at its first, second, … write, either before the write or
+// between the write and its answer.
 func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 	const kills = 30
 	w := newWorld(t)
@@ -68,7 +68,7 @@ func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range kills {
 		o := startOperator(t, p.Kubeconfig)
-		at, after := 1+random.IntN(4), random.IntN(3) > 0 // the job makes progress only by writes that succeed
+		at, after := 1+random.IntN(4), random.IntN(3) > 0 // the job makes progress only through successful writes
 		writes := 0
 		p.Decide(func(r *http.Request) apiproxy.Fate {
 			if !apiproxy.IsWrite(r) {
@@ -151,8 +151,8 @@ func TestJobsSurviveAPIServerOutage(t *testing.T) {
 	}
 }
 
-// TestNewLeaderTakesOverFromFrozenLeader runs two operators and stops the leader in the middle of a job until the
-// other one has taken over. Then the old leader continues as if it still led.
+// TestNewLeaderTakesOverFromFrozenLeader runs two operators and freezes the leader in the middle of a job until the
+// other operator has taken over. Then the old leader continues as if it were still the leader.
 func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w := newWorld(t)
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
@@ -208,7 +208,7 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	}
 	w.checkStormy(job)
 
-	// A leader that is told to end gives the lease up, so that nobody has to wait until it has expired.
+	// A leader that is asked to terminate releases the lease, so that its successor need not wait until it expires.
 	holder = *lease.Spec.HolderIdentity
 	versions, err := w.Core.CoordinationV1().Leases("t9k-system").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=t9k-operator"})
 	w.Must(err)
@@ -235,8 +235,8 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w.checkStormy(again)
 }
 
-// TestEventsDuringAFreezeCountOnce verifies that the operator counts each event that happens while it is stopped once
-// when it continues with an old cache.
+// TestEventsDuringAFreezeCountOnce verifies that the operator counts each event that happened while it was frozen
+// exactly once when it continues with an old cache.
 func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
@@ -274,8 +274,8 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 			got += fmt.Sprintf(" %d/%d", r.RestartCount, r.Attempt)
 		}
 		// If the operator does not see the end of job-w-3 before the pod's deletion, the pod counts as deleted, like
-		// job-w-2. The events of its end and of its deletion arrive one after the other, so a pass between them is
-		// possible and charges the restart.
+		// job-w-2. The event of its end and the event of its deletion arrive one after the other, so a pass between
+		// them is possible and charges the restart.
 		const unseen, seen = "2 5 1 1/1 0/0 0/1 0/1 0/0", "2 5 1 1/1 0/0 0/1 1/1 0/0"
 		if got != unseen && got != seen {
 			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, neither %s nor %s", got, unseen, seen)
@@ -283,7 +283,7 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 		return nil
 	})
 
-	// While the operator is stopped, the job is paused, resumed and deleted, and another job of its name is created.
+	// While the operator is frozen, the job is paused, resumed and deleted, and another job with its name is created.
 	o.Freeze(t)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":true}}}}`)
 	w.patch("job", `{"spec":{"runMode":{"pause":{"enabled":false}}}}`)
@@ -301,7 +301,7 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 }
 
 // TestPodOnALostNodeIsReplaced verifies that the operator deletes a pod by force and replaces it without a charge if
-// its node is gone or does not answer, because the pod cannot end. It never does so on a ready node.
+// its node was deleted or does not answer, because the pod cannot terminate. It never does so on a ready node.
 func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)

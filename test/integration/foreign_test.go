@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// TestJobsSurviveForeignObjects fills the cluster with pods and jobs of others, some of which claim to be the operator's.
-// The operator touches none.
+// TestJobsSurviveForeignObjects fills the cluster with pods and jobs of other owners, some of which have the labels of
+// a job's pods. The operator touches none of them.
 func TestJobsSurviveForeignObjects(t *testing.T) {
 	l := newLoad(t)
 	o := startOperator(t, l.proxy.Kubeconfig)
@@ -46,7 +46,7 @@ func TestJobsSurviveForeignObjects(t *testing.T) {
 	}
 }
 
-// createForeign creates n pods and jobs in a namespace of their own, and returns the namespace.
+// createForeign creates n pods and jobs in a separate namespace, and returns the namespace.
 func (l *load) createForeign(n int) string {
 	l.Helper()
 	other := l.Beside(namespace.New(l.T, l.Plane).Namespace)
@@ -76,8 +76,8 @@ func (l *load) createForeign(n int) string {
 	return other.Namespace
 }
 
-// createForeign creates foreign object i. One in ten is a Job of Kubernetes; one in ten is a pod with the labels of a
-// job of ours.
+// createForeign creates foreign object i. One in ten is a Kubernetes Job; one in ten is a pod with the labels of a
+// GenericJob.
 func createForeign(t *namespace.Test, i int) error {
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.org/none", Command: []string{kubelet.Wait}}},
 		AutomountServiceAccountToken: new(bool), RestartPolicy: corev1.RestartPolicyNever}

@@ -17,12 +17,12 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// frozenRounds is the number of jobs of each sort in TestEndsDuringAFreezeComeBeforeLaterChanges.
+// frozenRounds is the number of jobs of each kind of change in TestEndsDuringAFreezeComeBeforeLaterChanges.
 const frozenRounds = 6
 
 // TestEndsDuringAFreezeComeBeforeLaterChanges verifies the order of events that the operator missed. While it is
-// stopped, pods end, and then the job is paused or switched to debug mode, or its deadline passes. When the operator
-// continues, it learns of both at once and in any order. Ends of pods remain ends.
+// frozen, pods finish, and then the job is paused or switched to debug mode, or its deadline passes. When the operator
+// continues, it learns of both at once and in any order. The results of the pods must still count.
 func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
@@ -99,8 +99,8 @@ func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 }
 
 // TestFailureWinsOverSimultaneousSuccess verifies that a success waits for failures that are reported late. A failure
-// that happened at the same moment wins, and a later one does not. Two replicas end at known times. The operator is
-// stopped after it has seen the success, and learns of the failure when it continues.
+// that happened at the same moment wins; a later one does not. Two replicas finish at known times. The operator is
+// frozen after it has seen the success, and learns of the failure when it continues.
 func TestFailureWinsOverSimultaneousSuccess(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
@@ -116,8 +116,8 @@ func TestFailureWinsOverSimultaneousSuccess(t *testing.T) {
 	}
 }
 
-// failAfterSuccess runs a job whose success the operator sees late, so that it waits for failures for several seconds.
-// A machine that is too busy to report the failure within this time gets further tries.
+// failAfterSuccess runs a job whose success the operator sees late, so that it waits several seconds for failures. If
+// the machine is too busy to report the failure within this time, the function tries again.
 func (w *world) failAfterSuccess(o *program.Program, name string, failsAfter time.Duration, phase batch.JobPhase, reason batch.Reason) {
 	w.Helper()
 	const tries = 10
@@ -158,7 +158,7 @@ func conditionOf(phase batch.JobPhase) batch.JobConditionType {
 	return batch.JobCompleted
 }
 
-// endAt reports the end of a pod's container at a time before now.
+// endAt reports that a pod's container exited at the given time in the past.
 func (w *world) endAt(pod string, code int32, at metav1.Time) {
 	w.Helper()
 	p := &corev1.Pod{}

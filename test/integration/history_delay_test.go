@@ -17,10 +17,10 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// archiveDelay is the longest time from the end of a job until the archive has it.
+// archiveDelay is the longest time from the end of a job until the archive contains it.
 const archiveDelay = 5 * time.Second
 
-// followEnds notes when jobs were seen to end, by name, until the test ends.
+// followEnds records, by name, when jobs were first seen finished, until the test ends.
 func (w *world) followEnds() (endOf func(job string) time.Time) {
 	w.Helper()
 	var mu sync.Mutex
@@ -30,7 +30,8 @@ func (w *world) followEnds() (endOf func(job string) time.Time) {
 	w.Cleanup(running.Wait)
 	w.Cleanup(stop)
 	running.Go(func() {
-		_ = follow.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool { // ends with ctx
+		// This returns when ctx ends.
+		_ = follow.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, j := range all {
@@ -48,8 +49,8 @@ func (w *world) followEnds() (endOf func(job string) time.Time) {
 	}
 }
 
-// TestJobsAreArchivedSoon: a job is in the archive 5 s after its end, also if the console was down then and the job still
-// exists.
+// TestJobsAreArchivedSoon verifies that the archive contains a job within 5 s of its end, and within 5 s of the
+// console's start if the console was down at that time and the job still exists.
 func TestJobsAreArchivedSoon(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

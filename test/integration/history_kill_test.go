@@ -34,22 +34,22 @@ var shortJobs = flag.Int("short-jobs", 1_000, "number of jobs in TestHistoryOfAC
 const (
 	// lifetime is how long the pods of short jobs run.
 	lifetime = 2 * time.Second
-	// killInterval is how long a console is up before it is killed.
+	// killInterval is how long a console is ready before it is killed.
 	killInterval = 5 * time.Second
-	// lag is how long before it is killed a console must have been told of what it is to keep, and late is by how much the
-	// test itself may be told later that a job is gone.
+	// lag is the time that a console needs to record an event: jobs that were deleted less than lag before a kill may
+	// be missing. late is the longest delay with which the test itself observes the deletion of a job.
 	lag, late = 2 * time.Second, time.Second
 )
 
-// shortLives runs short jobs with TTL 0, and notes when they were gone and what their pods were.
+// shortLives runs short jobs with TTL 0, and records their pods and the times of their deletion.
 type shortLives struct {
 	*world
 	mu   sync.Mutex
 	uids map[string]types.UID
 	gone map[string]time.Time
 	pods map[string]*corev1.Pod // by job
-	ends map[string]bool        // jobs whose pods have been told to end
-	left chan struct{}          // closed once all jobs are gone
+	ends map[string]bool        // jobs whose pods were made to exit
+	left chan struct{}          // closed once all jobs are deleted
 }
 
 // startShortLives creates n jobs, each of which requests from one to eight GPUs.
@@ -123,13 +123,14 @@ func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
 
 // end makes the container of a pod exit.
 func (l *shortLives) end(ctx context.Context, p *corev1.Pod) {
-	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) { // ends with ctx
+	// This returns when ctx ends.
+	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		now, err := l.Core.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && kubelet.End(ctx, l.Core, now, 0) == nil, nil
 	})
 }
 
-// gpuSeconds returns what the pod of a job held, from its binding to the end of its container.
+// gpuSeconds returns the GPU-seconds of a job's pod from its binding to the end of its container.
 func (l *shortLives) gpuSeconds(job string) float64 {
 	l.mu.Lock()
 	p := l.pods[job]
@@ -144,10 +145,11 @@ func (l *shortLives) gpuSeconds(job string) float64 {
 	return 0
 }
 
-// span is a time in which a console was up.
+// span is a time in which a console was ready.
 type span struct{ from, to time.Time }
 
-// killedConsoles runs one console after the other until the jobs are gone. Each is killed. It returns when they were up.
+// killedConsoles runs one console after another, and kills each, until all jobs are deleted. It returns the times in
+// which they were ready.
 func (l *shortLives) killedConsoles(args []string, probes string) (up []span) {
 	l.Helper()
 	for {
@@ -171,7 +173,7 @@ func (l *shortLives) killedConsoles(args []string, probes string) (up []span) {
 	}
 }
 
-// archived returns the jobs of the archive by name, and fails if one is there twice.
+// archived returns the jobs of the archive by name, and reports an error if one appears twice.
 func (p *person) archived() map[string]*archive.Job {
 	p.Helper()
 	all := map[string]*archive.Job{}
@@ -193,8 +195,9 @@ func (p *person) archived() map[string]*archive.Job {
 	}
 }
 
-// TestHistoryOfAConsoleThatIsKilled runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. Those
-// that ended while it was up are in the archive with their ends and what they held, and none is there twice.
+// TestHistoryOfAConsoleThatIsKilled runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. It
+// verifies that the archive contains each job that ended while a console was ready exactly once, with its end and its
+// GPU-seconds.
 func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
 	requireFaults(t)
 	w := newWorld(t)
@@ -237,7 +240,7 @@ func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
 		len(l.gone), len(up), seen, held, down, caught, lost)
 }
 
-// duringOne reports whether a console was up at a time and was not killed soon afterwards.
+// duringOne reports whether a console was ready at a time, and for long enough before and after it.
 func duringOne(up []span, at time.Time) bool {
 	for _, s := range up {
 		if at.After(s.from.Add(late)) && at.Add(lag).Before(s.to) {
@@ -247,7 +250,7 @@ func duringOne(up []span, at time.Time) bool {
 	return false
 }
 
-// gpuSeconds returns what the archive says that a job held.
+// gpuSeconds returns the GPU-seconds of a job according to the archive.
 func (p *person) gpuSeconds(uid string) float64 {
 	p.Helper()
 	code, body := p.call("GET", "/api/v1/history/jobs/"+uid, nil)
@@ -261,7 +264,7 @@ func (p *person) gpuSeconds(uid string) float64 {
 	return gpus.AsApproximateFloat64() * a.Held(time.Time{}, a.Ended).Seconds()
 }
 
-// TestUsageIsThatOfThePods compares GPU-hours with the pods that there were.
+// TestUsageIsThatOfThePods verifies that the GPU-hours of the archive equal those of the pods that existed.
 func TestUsageIsThatOfThePods(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -35,7 +35,7 @@ func (p *person) history(args ...string) *called {
 	return p.startVia(path, "", append([]string{"history", "--console", p.base}, args...)...)
 }
 
-// awaitHistory waits until t9k history prints some texts, and returns its output.
+// awaitHistory waits until t9k history prints the texts, and returns its output.
 func (p *person) awaitHistory(args []string, texts ...string) string {
 	p.Helper()
 	var out string
@@ -99,7 +99,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	w.awaitPhase("held", batch.JobRunning)
 	viewer.awaitHistory([]string{"usage", "--by", "namespace", "-o", "csv"}, "from,to,namespace,resource,hours", ","+w.Namespace+",example.com/gpu,")
 
-	// A warning about a pod is shown with its job, in the archive and on the page.
+	// A warning about a pod appears with its job, in the archive and on the page.
 	pod := &corev1.Pod{}
 	w.Must(w.Get("held-w-0", pod))
 	w.Create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Reason: "FailedMount", Message: "the volume data is not there", Type: corev1.EventTypeWarning, LastTimestamp: metav1.Now(),
@@ -112,7 +112,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 		return nil
 	})
 
-	// Whoever may not get jobs sees none, and learns nothing about them.
+	// A user who may not get jobs sees none and learns nothing about them.
 	call := stranger.history("list", "-A")
 	if out, errOut := call.ends(0); out != "" || !strings.Contains(errOut, "The archive has no such jobs that you may see.") {
 		t.Errorf("a stranger's list:\n%s%s", out, errOut)
@@ -143,7 +143,8 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 		{stranger, "/history/usage", 200, "Nothing was used"}, {stranger, "/history/usage.csv", 200, "from,to,queue,resource,hours\n"},
 		{stranger, "/jobs/" + w.Namespace + "/genericjob/short", 404, "or you may not see it"},
 	} {
-		c.who.Await(fmt.Sprintf("%s gets %d with %q from %s", c.who.name, c.code, c.has, c.path), func() error { // the console may still know the job
+		// The console may still know the job.
+		c.who.Await(fmt.Sprintf("%s gets %d with %q from %s", c.who.name, c.code, c.has, c.path), func() error {
 			code, body := c.who.call("GET", c.path, nil)
 			if code != c.code || !strings.Contains(body, c.has) || c.who == stranger && (strings.Contains(body, string(gone.UID)+`"`) || strings.Contains(body, "exit code 3")) {
 				return fmt.Errorf("%d %s", code, body)
@@ -156,7 +157,8 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	}
 }
 
-// What ended while the console was down and still exists is archived when it comes back, and what vanished is missed.
+// TestHistoryCatchesUp verifies what a restarted console archives: a job that finished while the console was down and
+// still exists with its end, and a job that was deleted meanwhile as deleted.
 func TestHistoryCatchesUp(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -176,7 +178,7 @@ func TestHistoryCatchesUp(t *testing.T) {
 	w.awaitPhase("ends", batch.JobFailed)
 	w.Must(w.Client.Delete(t.Context(), w.job("vanishes")))
 	w.awaitGone("vanishes", &batch.GenericJob{})
-	w.awaitGone("vanishes-w-0", &corev1.Pod{}) // or its end would still be seen
+	w.awaitGone("vanishes-w-0", &corev1.Pod{}) // otherwise the console would still see its end
 	t.Run("up again", func(t *testing.T) {
 		w := w.in(t)
 		viewer = &person{w.startConsole(kept), viewer.name, viewer.token}
@@ -186,8 +188,8 @@ func TestHistoryCatchesUp(t *testing.T) {
 	})
 }
 
-// TestArchiveOfAnotherClusterIsRefused: a console does not write to the archive of another cluster, until the archive is
-// given to its own cluster as docs/history.md says.
+// TestArchiveOfAnotherClusterIsRefused verifies that a console does not write to the archive of another cluster until
+// the archive has been assigned to its own cluster as docs/history.md describes.
 func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "archive.db")
@@ -213,8 +215,8 @@ func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	w.startConsole(consoleArchive(file))
 }
 
-// TestConsoleWithAnArchiveUsesExactlyItsPermissions verifies the roles of a console that keeps jobs and logs. The pods
-// are those of simulated kubelets, so no log is read, but each is requested.
+// TestConsoleWithAnArchiveUsesExactlyItsPermissions verifies the roles of a console that archives jobs and logs. The
+// pods belong to simulated kubelets, so no log is read, but each is requested.
 func TestConsoleWithAnArchiveUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	for _, o := range renderedObjects(t, "../../config/console/archive_role.yaml") {

@@ -75,7 +75,8 @@ func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	t.Run("roles grant no wildcard, and secrets only by name", func(t *testing.T) { w.in(t).checkRoles() })
 }
 
-// TestInstallOnOlderKubernetes installs config/before-1.34 on an API server that has the APIs of the oldest supported version.
+// TestInstallOnOlderKubernetes installs config/before-1.34 on an API server with the APIs of the oldest supported
+// version.
 func TestInstallOnOlderKubernetes(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer},

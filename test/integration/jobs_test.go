@@ -99,7 +99,7 @@ func TestJobCreatesGroupAndServiceBeforePods(t *testing.T) {
 	}
 }
 
-// TestOperatorRestoresObjectsOfAJob verifies that the operator restores deleted objects and overwritten status of a
+// TestOperatorRestoresObjectsOfAJob verifies that the operator restores deleted objects and an overwritten status of a
 // job.
 func TestOperatorRestoresObjectsOfAJob(t *testing.T) {
 	w := newWorld(t)
@@ -159,8 +159,8 @@ func TestOperatorRestoresObjectsOfAJob(t *testing.T) {
 	})
 }
 
-// TestInvalidJobFailsAndCreatesNothing verifies that the controller fails a job with faults that its CRD cannot
-// detect, reports them in the status, and creates no objects.
+// TestInvalidJobFailsAndCreatesNothing verifies that the controller fails a job with faults that its CRD cannot detect,
+// reports them in the status, and creates no objects.
 func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	w := newWorld(t)
 	raw, err := dynamic.NewForConfig(w.Env.Config)
@@ -217,8 +217,8 @@ func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	}
 }
 
-// TestSucceededPodThatIsDeletedDoesNotRunAgain deletes a succeeded pod before the operator can record its success.
-// The operator does not run the replica again.
+// TestSucceededPodThatIsDeletedDoesNotRunAgain deletes a succeeded pod before the operator can record its success, and
+// verifies that the operator does not run the replica again.
 func TestSucceededPodThatIsDeletedDoesNotRunAgain(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -259,8 +259,8 @@ func TestSucceededPodThatIsDeletedDoesNotRunAgain(t *testing.T) {
 	}
 }
 
-// TestJobWaitsForQuota verifies that a job reports the API server's message if a quota refuses its pods, retries with
-// growing pauses, and continues when the quota is raised.
+// TestJobWaitsForQuota verifies that a job reports the API server's message if a quota refuses its pods, that the
+// operator retries at growing intervals, and that the job continues when the quota is raised.
 func TestJobWaitsForQuota(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -281,7 +281,7 @@ func TestJobWaitsForQuota(t *testing.T) {
 		t.Errorf("the message is not the API server's: %s", c.Message)
 	}
 
-	// The pauses double, so few requests precede a pause of one second.
+	// The intervals double, so few requests precede an interval of one second.
 	refusals := func() []apiproxy.Request {
 		return slices.DeleteFunc(p.Seen("POST", w.Namespace+"/pods"), func(r apiproxy.Request) bool { return r.Code != 403 })
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // TestJobFindsPodThatLostItsLabels verifies, in a cluster without the policy that protects the labels of pods, that a
-// job whose pod loses them continues: the pod belongs to the job by its owner reference, and the operator restores
-// the labels.
+// job continues when its pod loses its labels: the pod belongs to the job by its owner reference, and the operator
+// restores the labels.
 func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	w := newWorld(t)
 	w.withoutRule("t9k-pod-labels")
@@ -27,8 +27,8 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	for name, test := range map[string]struct {
 		scheduler *batch.SchedulePolicy
 		scope     batch.RestartScope
-		// down: the operator does not run while the labels are removed. ends: the pod ends in that time, with the
-		// exit code.
+		// down means that the operator does not run while the labels are removed; ends means that the pod finishes in
+		// that time, with exit code exit.
 		down, ends bool
 		exit       int32
 		want       batch.ReplicaStatus
@@ -102,7 +102,7 @@ func (w *world) withoutRule(name string) {
 func (w *world) unlabel(pod string) {
 	w.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null,%q:null,%q:null}}}`, batch.LabelJobName, batch.LabelJobKind, batch.LabelReplicaType, batch.LabelReplicaRank)
-	w.Await("pod "+pod+" loses its labels", func() error { // the disabled policy may still be in force for a moment
+	w.Await("pod "+pod+" loses its labels", func() error { // the disabled policy may still apply for a moment
 		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod}}
 		return w.Client.Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)))
 	})

@@ -21,30 +21,30 @@ import (
 )
 
 // asOperator is the environment variable that makes this program run the t9k-operator, so that tests can kill an
-// operator that is built from the present code.
+// operator that is built from the current code.
 const asOperator = "T9K_TEST_AS_OPERATOR"
 
-// asConsole makes it run the t9k-console.
+// asConsole is the environment variable that makes this program run the t9k-console.
 const asConsole = "T9K_TEST_AS_CONSOLE"
 
 const (
 	// parallelTests is the number of tests that may run at the same time. Most of them wait for a plane.
 	parallelTests = 64
-	// planeCount is the number of planes that tests share. A test has a plane to itself while it runs.
+	// planeCount is the number of planes that the tests share. A test has a plane to itself while it runs.
 	planeCount = 3
 )
 
 // operatorUser is the user name of the operator's ServiceAccount.
 const operatorUser = "system:serviceaccount:t9k-system:t9k-operator"
 
-// planes have an API server, the controllers of Kubernetes that jobs need, and simulated kubelets. Each test starts
-// its own operator.
+// planes holds the shared planes. Each has an API server, the controllers of Kubernetes that jobs need, and simulated
+// kubelets. Each test starts its own operator.
 var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
 	p, err := plane.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},
 		AuditPolicy: audit.Policy("Metadata", operatorUser, schedulerUser, consoleUser),
 		Args: map[string][]string{
-			// Clusters may require that controllers have the right to block the deletion of an owner.
+			// Some clusters require that controllers have the right to block the deletion of an owner.
 			local.APIServer: {"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"},
 			local.ControllerManager: {"--controllers=garbage-collector-controller,namespace-controller,resourcequota-controller," +
 				"serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller"},

@@ -37,8 +37,8 @@ import (
 )
 
 // TestMetricsAreServedAsDocumented scrapes the operator, the scheduler and the console of a cluster in which a job
-// restarts, one gang preempts another, and a third one waits, while somebody looks. It verifies that they serve exactly
-// the metrics of docs/reference/metrics.md.
+// restarts, one gang preempts another, and a third one waits, while a user has a page of the console open. It verifies
+// that the programs serve exactly the metrics of docs/reference/metrics.md.
 func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -98,7 +98,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 			{"t9k_jobs", succeeds, 1, 1},
 			{"t9k_jobs", `kind="PyTorchTrainingJob",phase="Failed"`, 0, 0},
 			{"t9k_job_time_to_first_pod_seconds", ofJobs, 2, 2},
-			{"t9k_job_time_to_running_seconds", ofJobs, 1, 2}, // the job that restarts may have run before
+			{"t9k_job_time_to_running_seconds", ofJobs, 1, 2}, // the restarting job may have run before
 			{"t9k_job_time_to_finish_seconds", succeeds, 1, 1},
 			{"t9k_job_restarts_total", `cause="failure",kind="GenericJob",scope="Replica"`, 1, 1},
 			{"t9k_queue_pods", `phase="Pending",queue="metrics-high"`, 4, 4}, // bound, on nodes without a kubelet
@@ -120,7 +120,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 			{"t9k_console_request_seconds", `code="200",page="jobs"`, 1, 1},
 			{"t9k_console_request_seconds", `code="401",page="queues"`, 1, 1},
 			{"t9k_console_viewers", `page="jobs"`, 1, 1},
-			{"t9k_console_reviews_total", `resource="tokenreviews",result="ok"`, 2, 1e4}, // the forged token's, too
+			{"t9k_console_reviews_total", `resource="tokenreviews",result="ok"`, 2, 1e4}, // including the forged token
 			{"t9k_console_reviews_total", `resource="subjectaccessreviews",result="ok"`, 1, 1e4},
 			{"t9k_console_archive_writes_total", `result="ok"`, 1, 1e6},
 			{"t9k_console_archive_lag_seconds", "", 0, 60},
@@ -156,7 +156,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	}
 }
 
-// watchedConsole starts a console with an archive and metrics. Somebody has its first page open, and somebody unknown is
+// watchedConsole starts a console with an archive and metrics. A user has its first page open, and an unknown user is
 // refused. It returns the address of the metrics.
 func (w *world) watchedConsole() string {
 	w.Helper()
@@ -171,8 +171,8 @@ func (w *world) watchedConsole() string {
 	return address
 }
 
-// scrapes returns the names of the metrics that the programs at some addresses and the API server serve. It records
-// those that a page of documentation describes, for the tests of alerts and dashboards.
+// scrapes returns the names of the metrics that the API server and the programs at the addresses serve. It records
+// those that a page of the documentation describes, for the tests of alerts and dashboards.
 func (w *world) scrapes(addresses map[string]string, token, page string) map[string]bool {
 	w.Helper()
 	text, err := w.Core.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
@@ -219,7 +219,7 @@ func (w *world) checkAccess(address, token, other string, anonymous int) {
 	}
 }
 
-// prometheusToken returns the token that the chart has Prometheus send, once its user may read metrics.
+// prometheusToken returns the token with which the chart configures Prometheus, once its user may read metrics.
 func (w *world) prometheusToken() string {
 	w.Helper()
 	const name = "t9k-metrics-reader"
@@ -255,8 +255,7 @@ func (w *world) awaitMetricsRight(user string) {
 	})
 }
 
-// metricsToken returns a token of a new ServiceAccount. If role is not empty, the ServiceAccount has this
-// ClusterRole.
+// metricsToken returns a token of a new ServiceAccount. If role is not empty, the ServiceAccount has this ClusterRole.
 func (w *world) metricsToken(name, role string) string {
 	w.Helper()
 	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestJobWaitsForATakenName verifies that the operator leaves an object of another owner alone if it has a name that
-// a job needs, and that the job waits for the name.
+// TestJobWaitsForATakenName verifies that the operator does not touch an object of another owner whose name a job
+// needs, and that the job waits for the name.
 func TestJobWaitsForATakenName(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -85,7 +85,7 @@ func TestJobWaitsForATakenName(t *testing.T) {
 }
 
 // TestOperatorRetriesTakenNameEveryTwoSeconds verifies that the operator retries a taken name every 2 s, however long
-// it is taken, because no event reports that the name is free.
+// it is taken, because no event reports that the name has become free.
 func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -94,7 +94,7 @@ func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 	w.Create(taken)
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
 	w.awaitReason("job", batch.ReasonNameTaken)
-	const refusals = 12 // with doubling pauses, the next one would be 20 s
+	const refusals = 12 // with doubling intervals, the next one would be 20 s
 	attempts := func() int { return len(p.Seen("POST", w.Namespace+"/pods")) }
 	w.Await("the operator retries the name", func() error {
 		if n := attempts(); n < refusals {
@@ -109,7 +109,7 @@ func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 	if n := len(p.Seen("PUT", w.Namespace+"/genericjobs/job/status")); n > 3 {
 		t.Errorf("the status was written %d times", n)
 	}
-	const doubled = 20 * time.Second // the next pause, had they doubled
+	const doubled = 20 * time.Second // the next interval, had they doubled
 	freed := time.Now()
 	w.Must(w.Client.Delete(t.Context(), taken, client.GracePeriodSeconds(0)))
 	w.awaitPhase("job", batch.JobRunning)
@@ -121,7 +121,7 @@ func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 }
 
 // TestJobWaitsForThePodsOfItsPredecessor verifies that a job that is created again while a pod of its predecessor
-// ends reports the owner of the name, and continues when that pod is gone.
+// terminates reports the owner of the name, and continues when that pod is deleted.
 func TestJobWaitsForThePodsOfItsPredecessor(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -11,15 +11,15 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// electing are the settings of an operator that leads only if it is elected.
+// electing holds the settings of an operator that leads only if it is elected.
 const electing = "leaderElection: {enabled: true}"
 
-// ofTests are the settings of an operator that leads at once, restarts replicas without delay and serves nothing.
+// ofTests holds the settings of an operator that leads at once, restarts replicas without delay and serves nothing.
 const ofTests = "{leaderElection: {enabled: false}, health: {bindAddress: '0'}, metrics: {bindAddress: '0'}, webhook: {bindAddress: '0'}, " +
 	"jobs: {restartBackoff: 1ms, maxRestartBackoff: 10ms}}"
 
-// startOperator starts an operator that leads at once, restarts replicas without delay and serves no webhook, unless
-// settings, YAML texts of fields of its configuration file, change that. The operator ends with the test.
+// startOperator starts an operator that leads at once, restarts replicas without delay and serves no webhook. settings,
+// YAML texts of fields of its configuration file, override this. The operator stops when the test ends.
 func startOperator(t testing.TB, kubeconfig string, settings ...string) *program.Program {
 	t.Helper()
 	return startOperatorWith(t, nil, kubeconfig, settings...)
@@ -36,7 +36,7 @@ func startOperatorWith(t testing.TB, env []string, kubeconfig string, settings .
 	return p
 }
 
-// operatorSettings returns the path of a configuration file with settings beside ofTests.
+// operatorSettings returns the path of a configuration file with settings in addition to ofTests.
 func operatorSettings(t testing.TB, settings ...string) string {
 	t.Helper()
 	text, err := local.OperatorSettings(append([]string{ofTests}, settings...)...)
@@ -50,19 +50,19 @@ func operatorSettings(t testing.TB, settings ...string) string {
 	return file
 }
 
-// runOperator starts an operator, with the configuration file at settings, that the caller ends.
+// runOperator starts an operator with the configuration file at settings. The caller stops it.
 func runOperator(env []string, kubeconfig, settings string) (*program.Program, error) {
 	return program.Start("/proc/self/exe", []string{"--kubeconfig=" + kubeconfig, "--namespace=t9k-system", "--config=" + settings}, append(env, asOperator+"=1"))
 }
 
-// revived is an operator that is started again whenever it ends, as the kubelet of its pod does.
+// revived is an operator that is restarted whenever it exits, as a kubelet restarts its container.
 type revived struct {
 	mu      sync.Mutex
 	current *program.Program
 	starts  int
 }
 
-// reviveOperator starts an operator that is revived until the test ends.
+// reviveOperator starts an operator that is restarted whenever it exits, until the test ends.
 func reviveOperator(t *testing.T, kubeconfig string, settings ...string) *revived {
 	t.Helper()
 	r := &revived{current: startOperator(t, kubeconfig, settings...), starts: 1}
@@ -89,14 +89,14 @@ func reviveOperator(t *testing.T, kubeconfig string, settings ...string) *revive
 	return r
 }
 
-// kill kills the operator that runs now.
+// kill kills the running operator.
 func (r *revived) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current.Kill()
 }
 
-// every calls f again and again, with a pause in between, until the test ends or the function that it returns is called.
+// every calls f repeatedly, with a pause in between, until the test ends or stop is called.
 func every(t *testing.T, pause time.Duration, f func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {

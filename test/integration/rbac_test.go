@@ -46,7 +46,7 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	address := freeAddress(t)
 	w.pointWebhook(address)
 
-	// An operator without streaming lists sends list requests.
+	// streaming is the environment variable that turns streaming lists off, so that the operator sends list requests.
 	const streaming = "KUBE_FEATURE_WatchListClient"
 	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, electing)
 	w.Create(jobs.New("listed", jobs.Role("w", 1, kubelet.Exit, "0")))
@@ -73,8 +73,8 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	})
 }
 
-// TestMissingFinalizersPermissionIsReported verifies the message in a cluster that lets a controller block the
-// deletion of an owner only if it may update the owner's finalizers.
+// TestMissingFinalizersPermissionIsReported verifies the message in a cluster that lets a controller block the deletion
+// of an owner only if it may update the owner's finalizers.
 func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -100,8 +100,8 @@ func (w *world) revoke(resource string) {
 	})
 }
 
-// installDefault applies config/default, without its mutating policies if the API server has none. After the test it
-// removes the objects that other tests create themselves.
+// installDefault applies config/default, without its mutating policies if the API server does not support them. After
+// the test it removes the objects that other tests create themselves.
 func (w *world) installDefault() {
 	w.Helper()
 	dir := "../../config/default"
@@ -184,7 +184,7 @@ func (w *world) useEverything() {
 	second := int32(1)
 	one := jobs.Role("w", 1, kubelet.Run)
 
-	// Restarts delete pods, and the end of its time to live deletes the job.
+	// Restarts delete pods, and the operator deletes the job at the end of its time to live.
 	short := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "1", "1", "0"), batch.RestartOnFailure, 3))
 	short.Spec.Service, short.Spec.Scheduler, short.Spec.TTLSecondsAfterFinished = &batch.ServiceOption{}, gang, &second
 	all := []client.Object{short}
@@ -221,7 +221,7 @@ func (w *world) useEverything() {
 		w.awaitReason(name, batch.ReasonNameTaken)
 	}
 
-	// If a pod cannot end, the operator reads its node.
+	// If a pod cannot terminate, the operator reads its node.
 	job = jobs.New("lost")
 	job.Spec.ReplicaSpecs = []batch.ReplicaSpec{jobs.Role("w", 1, kubelet.Run)}
 	job.Spec.ReplicaSpecs[0].Template.Spec.NodeSelector = map[string]string{kubelet.NodeKey: "lost-gone"}

@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// permission is one action that a role allows. Without a namespace, it is allowed in all.
+// permission is one action that a role allows. Without a namespace, it applies to all namespaces.
 type permission struct{ verb, group, resource, name, namespace string }
 
 func (p permission) String() string {
@@ -30,8 +30,9 @@ func (p permission) String() string {
 	return text
 }
 
-// checkUse fails unless a user has used each permission of our own roles since a place in the audit log, and was
-// refused nothing. except returns why the log does not show the use of a permission, and nothing for most.
+// checkUse fails unless, since an offset in the audit log, a user has used each permission of the given roles and no
+// request of the user was refused. except returns the reason why the log does not show the use of a permission; it is
+// empty for most.
 func (w *world) checkUse(user string, from int64, roles []string, except func(permission) string) {
 	w.Helper()
 	used := usedPermissions(w.T, w.Env.AuditLog, from, user)
@@ -58,10 +59,10 @@ func (w *world) checkUse(user string, from int64, roles []string, except func(pe
 	}
 }
 
-// noException is for checkUse.
+// noException is an except of checkUse for users without exceptions.
 func noException(permission) string { return "" }
 
-// grantedPermissions returns the permissions of the ClusterRole and of the Role of a name, one by one.
+// grantedPermissions returns the permissions, one by one, of the ClusterRole and of the Role with this name.
 func (w *world) grantedPermissions(role string) []permission {
 	w.Helper()
 	everywhere, here := &rbacv1.ClusterRole{}, &rbacv1.Role{}
@@ -103,7 +104,7 @@ func (w *world) awaitUse(user string, p permission) {
 
 // usage is the set of requests of a user.
 type usage struct {
-	// all holds each request with the name and the namespace of its object, and without them.
+	// all holds each request twice: with the name and the namespace of its object, and without them.
 	all       map[permission]bool
 	forbidden []string
 }

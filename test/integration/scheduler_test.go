@@ -37,10 +37,11 @@ import (
 const schedulerUser = "system:serviceaccount:t9k-system:t9k-scheduler"
 
 // TestInstalledSchedulerUsesExactlyItsPermissions runs the two replicas of config/scheduler with the installed
-// arguments and ServiceAccount. One of them leads, and the other one takes over when the leader is killed. No request
-// is forbidden, and the replicas use every permission of their own roles. The other roles that config/scheduler binds
-// are Kubernetes' own: system:kube-scheduler, system:volume-scheduler and extension-apiserver-authentication-reader.
-// Every scheduler gets them, and what they grant is not ours to choose.
+// arguments and ServiceAccount. One of them leads, and the other one takes over when the leader is killed. The test
+// verifies that no request is forbidden and that the replicas use every permission of the product's own roles.
+// config/scheduler also binds roles of Kubernetes: system:kube-scheduler, system:volume-scheduler and
+// extension-apiserver-authentication-reader. The test does not check these, because every scheduler gets them and
+// Kubernetes defines them.
 func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -65,7 +66,8 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w.awaitBound("left", 1)
 	second.Signal(syscall.SIGTERM)
 	<-second.Ended()
-	if code := second.ExitCode(); code > 1 { // kube-scheduler ends with 1 when it has lost its lease, even if it gave it up
+	// kube-scheduler exits with 1 when it has lost its lease, even if it released it.
+	if code := second.ExitCode(); code > 1 {
 		t.Errorf("after SIGTERM the scheduler exits with code %d", code)
 	}
 
@@ -82,7 +84,7 @@ func (w *world) useScheduler() {
 	w.awaitBound("first", 4)
 	w.Await("the group reports it", func() error { return w.checkGroup("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
 
-	// Objects without room report it in conditions: a group in its own, a pod in its own.
+	// Unschedulable objects report it in their conditions: a group in its own, a pod in its own.
 	w.gangOf("too-many", low, 9, "2")
 	w.paperPod("too-large", low, "", "5")
 	w.Await("the group reports the reason", func() error {
@@ -99,7 +101,7 @@ func (w *world) useScheduler() {
 		return fmt.Errorf("its conditions are %+v", p.Status.Conditions)
 	})
 
-	// A group with more priority preempts others.
+	// A group with a higher priority preempts others.
 	w.gangOf("important", high, 4, "2")
 	w.awaitBound("important", 4)
 	w.Await("the pods of the first group are evicted", func() error {
@@ -126,7 +128,8 @@ func (w *world) bindVolume(queue string) {
 		w.Must(w.Client.Create(w.Context(), o))
 		w.deleteLater(o)
 	}
-	w.UpdateStatus(volume, func() { volume.Status.Phase = corev1.VolumeAvailable }) // no controller runs that sets it
+	// No controller that sets it is running.
+	w.UpdateStatus(volume, func() { volume.Status.Phase = corev1.VolumeAvailable })
 	w.Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
 		AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 	w.paperPod("with-volume", queue, "", "1", func(p *corev1.Pod) {
@@ -141,7 +144,7 @@ func (w *world) bindVolume(queue string) {
 	})
 }
 
-// paperNodes adds nodes of 4 CPUs that are only objects without a kubelet.
+// paperNodes adds nodes of 4 CPUs that exist only as objects, without a kubelet.
 func (w *world) paperNodes(names ...string) {
 	w.Helper()
 	for _, name := range names {
@@ -165,7 +168,7 @@ func (w *world) deleteLater(o client.Object) {
 	})
 }
 
-// paperQueue adds a queue on those nodes.
+// paperQueue adds a queue on the nodes of paperNodes.
 func (w *world) paperQueue(name string, priority int32) string {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -236,7 +239,7 @@ func (w *world) checkGroup(name string, status metav1.ConditionStatus, reason st
 	return fmt.Errorf("its conditions are %+v", g.Status.Conditions)
 }
 
-// awaitLeader waits until another replica of a program than the given one leads, and returns its name.
+// awaitLeader waits until another replica of a program than old leads, and returns its name.
 func (w *world) awaitLeader(program, old string) (holder string) {
 	w.Helper()
 	w.Await("a "+program+" leads", func() error {
@@ -253,7 +256,7 @@ func (w *world) awaitLeader(program, old string) (holder string) {
 	return holder
 }
 
-// installedScheduler is a scheduler in a process of its own.
+// installedScheduler is a scheduler in a separate process.
 type installedScheduler struct {
 	*program.Program
 	address string
@@ -287,8 +290,8 @@ func (w *world) startScheduler(more ...string) *installedScheduler {
 	return s
 }
 
-// withMounted returns the arguments of a container with the path of a file of the ConfigMap in place of the path at which
-// the container has it.
+// withMounted returns the arguments of a container in which the path of a mounted ConfigMap file is replaced with the
+// path of a local copy.
 func (w *world) withMounted(name string, args []string) []string {
 	w.Helper()
 	const flag = "--config="
@@ -308,7 +311,8 @@ func (w *world) withMounted(name string, args []string) []string {
 // awaitProbes waits until the probes of the Deployment succeed. They are anonymous requests.
 func (s *installedScheduler) awaitProbes(w *world) {
 	w.Helper()
-	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do
+	// Kubelets do not verify certificates either.
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for _, path := range s.probes {
 		w.Await("the scheduler answers at "+path, func() error {
 			response, err := c.Get("https://" + s.address + path)
@@ -324,8 +328,8 @@ func (s *installedScheduler) awaitProbes(w *world) {
 	}
 }
 
-// TestMissingPermissionOfSchedulerIsNamed verifies that a scheduler without a permission is not ready and says which
-// one, and that it needs no new start once the permission is granted.
+// TestMissingPermissionOfSchedulerIsNamed verifies that a scheduler without a permission is not ready and names the
+// permission, and that it becomes ready without a restart once the permission is granted.
 func TestMissingPermissionOfSchedulerIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -337,7 +341,8 @@ func TestMissingPermissionOfSchedulerIsNamed(t *testing.T) {
 	})
 	w.awaitRightOf(schedulerUser, false, authorization.ResourceAttributes{Verb: "patch", Group: scheduling.GroupVersion.Group, Resource: "podgroups", Subresource: "status"})
 	s := w.startScheduler()
-	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do
+	// Kubelets do not verify certificates either.
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	ask := func() (int, string, error) {
 		answer, err := c.Get("https://" + s.address + "/readyz")
 		if err != nil {

@@ -25,8 +25,7 @@ import (
 const boardCRD = "tensorboards.tensorstack.dev"
 
 // TestMissingRightStopsOnlyItsController verifies that a missing right delays only the controller that needs it, that
-// the operator reports it, and that the controller starts without a restart of the operator once the right is
-// granted.
+// the operator reports it, and that the controller starts without a restart of the operator once the right is granted.
 func TestMissingRightStopsOnlyItsController(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -58,7 +57,7 @@ func TestJobsRunWithoutRightToQueues(t *testing.T) {
 	w.awaitPhase("job", batch.JobSucceeded)
 }
 
-// TestMissingCRDStopsOnlyItsController verifies the same for a missing CRD.
+// TestMissingCRDStopsOnlyItsController verifies the same as TestMissingRightStopsOnlyItsController for a missing CRD.
 func TestMissingCRDStopsOnlyItsController(t *testing.T) {
 	w := newWorld(t)
 	crd := &apiextensions.CustomResourceDefinition{}
@@ -71,8 +70,8 @@ func TestMissingCRDStopsOnlyItsController(t *testing.T) {
 	w.checkStart(w.Env.Kubeconfig, "apply its CRD", func() { w.Must(w.Client.Create(t.Context(), crd)) })
 }
 
-// checkWaitForCRDs starts an operator before the CRDs exist. It waits for them, and becomes ready without a restart,
-// which matters to each installation by Helm.
+// checkWaitForCRDs starts an operator before the CRDs exist, and verifies that it waits for them and becomes ready
+// without a restart, as every installation by Helm requires.
 func (w *world) checkWaitForCRDs() {
 	w.Helper()
 	health := freeAddress(w.T)
@@ -96,8 +95,8 @@ func (w *world) checkWaitForCRDs() {
 	}
 }
 
-// checkStart starts an operator that lacks a prerequisite of TensorBoards, and calls mend, which provides it, while
-// the operator runs.
+// checkStart starts an operator that lacks a prerequisite of TensorBoards, and calls mend, which adds the prerequisite,
+// while the operator runs.
 func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	w.Helper()
 	health, metrics := freeAddress(w.T), freeAddress(w.T)
@@ -160,8 +159,8 @@ func fetch(url string) (code int, text string, err error) {
 	return answer.StatusCode, string(body), err
 }
 
-// A permission that no controller asks for when it starts is missed too: the operator is not ready, and says what it may
-// not do. It needs no new start.
+// TestMissingPermissionIsNamed verifies that the operator also detects a missing permission that no controller needs to
+// start: it is not ready, names the permission, and becomes ready without a restart once the permission is granted.
 func TestMissingPermissionIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -186,7 +185,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		}
 		return err
 	})
-	w.Await("the log says so once", func() error { // it comes after the answer
+	w.Await("the log says so once", func() error { // the log line follows the answer
 		if log := operator.Log.String(); strings.Count(log, "create services") != 1 {
 			return fmt.Errorf("the log does not say once that it may not create services:\n%s", log)
 		}

@@ -26,10 +26,10 @@ import (
 	"tensorstack.dev/batch/test/kit/slowetcd"
 )
 
-// The tests of this file and of wrongclocks_test.go and foreign_test.go are those of the table in docs/reliability.md.
-// Each prints what the table says was measured.
+// The tests of this file, wrongclocks_test.go and foreign_test.go are those of the table in docs/reliability.md. Each
+// prints the figures that the table gives as measured.
 
-// TestJobsWithoutFault runs the load of the other tests without a fault. The figures of those compare with its own.
+// TestJobsWithoutFault runs the load of the other tests without a fault, as the baseline for their figures.
 func TestJobsWithoutFault(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
@@ -38,7 +38,7 @@ func TestJobsWithoutFault(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveLongOutage stops the API server for so long that the operator loses its lease and ends, and kills etcd
+// TestJobsSurviveLongOutage stops the API server until the operator loses its lease and exits, and kills etcd
 // meanwhile.
 func TestJobsSurviveLongOutage(t *testing.T) {
 	l := newLoad(t)
@@ -58,7 +58,7 @@ func TestJobsSurviveLongOutage(t *testing.T) {
 }
 
 // TestJobsSurviveLeadersKilledAtWrites runs two operators and kills the leader in the middle of the jobs: the first one
-// after a write and before the answer, its successor before a write arrives.
+// between a write and its answer, its successor before a write arrives.
 func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	const after = 15 // writes
 	l := newLoad(t)
@@ -68,7 +68,7 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	killed := make(chan time.Time, len(fates))
 	var mu sync.Mutex
 	writes, left, pending := 0, fates, false
-	start := func(p *apiproxy.Proxy) { // each fate is for the one that leads then
+	start := func(p *apiproxy.Proxy) { // each fate applies to the leader at that time
 		o := reviveOperator(t, p.Kubeconfig, electing)
 		p.Decide(func(r *http.Request) apiproxy.Fate {
 			mu.Lock()
@@ -80,7 +80,8 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 				return apiproxy.Fate{}
 			}
 			fate := left[0]
-			pending = true // until the kill: the leader's other writes go on meanwhile, and are not those of the next one
+			// Until the kill, other writes of this leader arrive, to which the fate of its successor must not apply.
+			pending = true
 			fate.Then = func() {
 				o.kill()
 				mu.Lock()
@@ -113,8 +114,8 @@ func TestJobsSurviveSlowEtcd(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveFailingWrites lets 5 % of the operator's writes fail: as conflicts, as too many, by an internal error,
-// without an answer after they were made, and before they arrive.
+// TestJobsSurviveFailingWrites makes 5 % of the operator's writes fail: with a conflict, with too many requests, with
+// an internal error, by losing the answer, and by losing the request.
 func TestJobsSurviveFailingWrites(t *testing.T) {
 	l := newLoad(t)
 	counts := l.proxy.FailWrites(5)
@@ -126,8 +127,8 @@ func TestJobsSurviveFailingWrites(t *testing.T) {
 	l.Logf("of %d writes failed %v", writes, failed)
 }
 
-// TestJobsSurviveLostWatches ends all watches of the operator again and again. Every other time the API server no longer
-// has what they missed, so that the operator must list everything.
+// TestJobsSurviveLostWatches repeatedly closes all watches of the operator. Every other time, the API server no longer
+// has the events that they missed, so that the operator must list everything.
 func TestJobsSurviveLostWatches(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
@@ -149,7 +150,7 @@ func TestJobsSurviveLostWatches(t *testing.T) {
 	l.Logf("%d watches were ended, and %d were answered with 410", ended, refused)
 }
 
-// TestJobsSurviveFullDisk fills the disk of etcd while jobs restart, until nothing can be written, and then frees it.
+// TestJobsSurviveFullDisk fills the disk of etcd while jobs restart, until writes fail, and then frees it.
 func TestJobsSurviveFullDisk(t *testing.T) {
 	requireFaults(t)
 	t.Parallel()
@@ -163,7 +164,8 @@ func TestJobsSurviveFullDisk(t *testing.T) {
 	w := &world{namespace.New(t, p)}
 	w.AwaitServiceAccount()
 	l := newLoadOn(w)
-	startOperator(t, l.proxy.Kubeconfig, "jobs: {restartBackoff: 4s, maxRestartBackoff: 4s}") // jobs that last until the disk is full
+	// The jobs must last until the disk is full.
+	startOperator(t, l.proxy.Kubeconfig, "jobs: {restartBackoff: 4s, maxRestartBackoff: 4s}")
 	l.settleIn()
 	l.begin()
 	free := smalldisk.KeepFull(t, disk)
@@ -176,17 +178,18 @@ func TestJobsSurviveFullDisk(t *testing.T) {
 	l.finish()
 }
 
-// fill writes objects until etcd has ended because it cannot store another one.
+// fill writes objects until etcd exits because it cannot store another one.
 func (l *load) fill() {
 	l.Helper()
 	const most = 1000
 	ends := l.ends(local.Etcd)
 	for i := range most {
 		filling := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fill-%d", i)}, BinaryData: map[string][]byte{"data": make([]byte, 512<<10)}}
-		ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second) // the API server itself would wait for etcd longer
+		// The API server itself would wait longer for etcd.
+		ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second)
 		_, err := l.Core.CoreV1().ConfigMaps(l.Namespace).Create(ctx, filling, metav1.CreateOptions{})
 		cancel()
-		if err != nil && l.ends(local.Etcd) > ends { // otherwise the machine is slow
+		if err != nil && l.ends(local.Etcd) > ends { // otherwise the machine is only slow
 			l.Logf("the disk is full after %d objects and %s: %v", i, time.Since(l.began).Round(10*time.Millisecond), err)
 			return
 		}
@@ -194,7 +197,7 @@ func (l *load) fill() {
 	l.Fatalf("etcd stores %d objects and more", most)
 }
 
-// ends returns how often a component has ended.
+// ends returns how often a component has exited.
 func (l *load) ends(component string) int {
 	l.Helper()
 	status, err := l.Env.Status()
@@ -210,7 +213,7 @@ func (w *world) createOperatorNamespace() {
 	w.Must(client.IgnoreAlreadyExists(err))
 }
 
-// awaitKill returns when the next leader was killed.
+// awaitKill waits until the next leader is killed, and returns the time.
 func (w *world) awaitKill(killed <-chan time.Time) (at time.Time) {
 	w.Helper()
 	w.Await("a leader is killed", func() error {

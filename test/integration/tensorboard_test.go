@@ -95,8 +95,8 @@ func TestTensorBoardMeetsPodSecurityRestricted(t *testing.T) {
 	}
 }
 
-// TestTensorBoardObjectsFollowItsSpec verifies that a TensorBoard has a Deployment and a Service that follow its spec
-// and that the operator restores.
+// TestTensorBoardObjectsFollowItsSpec verifies that a TensorBoard has a Deployment and a Service that follow its spec,
+// and that the operator restores them.
 func TestTensorBoardObjectsFollowItsSpec(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -135,8 +135,7 @@ func TestTensorBoardObjectsFollowItsSpec(t *testing.T) {
 	w.Await("the Service no longer exists", func() error { return namespace.Gone(w.Get("board-tensorboard", &corev1.Service{})) })
 }
 
-// TestTensorBoardReportsBadInput verifies that a bad spec is refused, or reported in a condition that names the
-// fault.
+// TestTensorBoardReportsBadInput verifies that a bad spec is refused, or reported in a condition that names the fault.
 func TestTensorBoardReportsBadInput(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -198,7 +197,7 @@ func (w *world) foreignDeployment(name string) *appsv1.Deployment {
 	return d
 }
 
-// runningBoard simulates the pod of a TensorBoard; the test sets the activity that it reports.
+// runningBoard simulates the pod of a TensorBoard. The test sets the activity that the pod reports.
 type runningBoard struct{ requests, quietSeconds atomic.Int64 }
 
 func (r *runningBoard) ServeHTTP(out http.ResponseWriter, _ *http.Request) {
@@ -245,7 +244,7 @@ func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboar
 	return idle
 }
 
-// TestIdleConditionFollowsReportedActivity verifies that the idle condition depends only on what the pod reports.
+// TestIdleConditionFollowsReportedActivity verifies that the idle condition depends only on the reports of the pod.
 func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig, "tensorBoards: {idleAfter: 1h, suspendAfter: 1ns}")
@@ -255,7 +254,7 @@ func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonActive || c.LastProbeTime == nil {
 		t.Errorf("active: %+v", c)
 	}
-	// The next probe would be in an hour; a change of the spec causes one at once.
+	// The next probe is due in an hour; a change of the spec causes one at once.
 	r.requests.Store(1)
 	r.quietSeconds.Store(3600)
 	w.patchBoard("board", `{"spec":{"image":"other"}}`)
@@ -294,8 +293,8 @@ func (w *world) awaitBoardReport(name, reason string) *batch.TensorFlowTrainingJ
 	return j
 }
 
-// TestJobReportsItsTensorBoard verifies that a job's status contains the state of its TensorBoard, whoever else
-// writes the status, and that a TensorBoard that cannot run does not affect the training.
+// TestJobReportsItsTensorBoard verifies that a job's status contains the state of its TensorBoard even if other clients
+// write the status, and that a TensorBoard that cannot run does not affect the training.
 func TestJobReportsItsTensorBoard(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -371,7 +370,7 @@ func (w *world) useTensorBoards() {
 }
 
 // TestTensorBoardCommandExplainsFailures verifies that t9k tensorboard reports why it cannot open a TensorBoard, and
-// what to do.
+// what the user can do.
 func TestTensorBoardCommandExplainsFailures(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

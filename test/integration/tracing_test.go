@@ -24,9 +24,9 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// TestTraceOfAGang runs a gang job that waits for quota, from its creation to its end. It verifies that the operator and
-// the scheduler send one trace of the job's start, each span once, although the operator is killed while the job waits
-// and again while it runs.
+// TestTraceOfAGang runs a gang job that waits for quota, from its creation to its end. It verifies that the operator
+// and the scheduler send one trace of the job's start, with each span once, although the operator is killed while the
+// job waits and again while it runs.
 func TestTraceOfAGang(t *testing.T) {
 	w := newWorld(t)
 	c := collector.Start(t)
@@ -101,8 +101,8 @@ func TestTraceOfAGang(t *testing.T) {
 	}
 }
 
-// TestCollectorMayBeAway runs jobs while nobody receives spans, and again once somebody does. The operator ends in order
-// in both cases.
+// TestCollectorMayBeAway runs jobs while no collector receives spans, and again once one does. It verifies that the
+// operator shuts down cleanly in both cases.
 func TestCollectorMayBeAway(t *testing.T) {
 	w := newWorld(t)
 	operator := startOperator(t, w.Env.Kubeconfig, "tracing: {endpoint: '"+freeAddress(t)+"'}")
@@ -124,7 +124,7 @@ func TestCollectorMayBeAway(t *testing.T) {
 	operator = startOperator(t, w.Env.Kubeconfig, "tracing: {endpoint: '"+c.Address+"'}")
 	w.Create(jobs.New("fails", jobs.Role("w", 1, kubelet.Exit, "3")))
 	w.awaitPhase("fails", batch.JobFailed)
-	operator.Signal(syscall.SIGTERM) // before the spans have waited for others
+	operator.Signal(syscall.SIGTERM) // before the operator would send its batch of spans
 	if code := operator.ExitCode(); code != 0 {
 		t.Errorf("the operator exits with code %d", code)
 	}
@@ -134,7 +134,7 @@ func TestCollectorMayBeAway(t *testing.T) {
 	}
 }
 
-// startSchedulerWith starts a scheduler with arguments of its plugin.
+// startSchedulerWith starts a scheduler with settings of its plugin.
 func (w *world) startSchedulerWith(settings string) *program.Program {
 	w.Helper()
 	text, err := local.SchedulerSettings([]string{scheduling.SchedulerName}, settings)
@@ -152,7 +152,7 @@ func (w *world) startSchedulerWith(settings string) *program.Program {
 	return p
 }
 
-// awaitTrace waits until a number of spans of the start of a job have arrived, and returns their trace.
+// awaitTrace waits until n spans of the start of a job have arrived, and returns their trace.
 func (w *world) awaitTrace(c *collector.Collector, job string, n int) string {
 	w.Helper()
 	trace := ""
@@ -171,7 +171,7 @@ func (w *world) awaitTrace(c *collector.Collector, job string, n int) string {
 	return trace
 }
 
-// ofTrace returns the spans of a trace that have arrived.
+// ofTrace returns the spans of a trace that have arrived so far.
 func ofTrace(c *collector.Collector, trace string) []collector.Span {
 	return slices.DeleteFunc(c.Spans(), func(s collector.Span) bool { return s.Trace != trace })
 }

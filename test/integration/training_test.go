@@ -20,8 +20,8 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// TestScaleSubresourceKeepsToTheBounds verifies the scale subresource of elastic jobs, which kubectl scale and
-// autoscalers write and for which no webhook runs. It refuses sizes out of bounds and jobs that cannot be scaled.
+// TestScaleSubresourceKeepsToTheBounds verifies that the scale subresource of elastic jobs, which kubectl scale and
+// autoscalers write and for which no webhook runs, refuses sizes out of bounds and jobs that cannot be scaled.
 func TestScaleSubresourceKeepsToTheBounds(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
@@ -73,7 +73,7 @@ func TestScaleSubresourceKeepsToTheBounds(t *testing.T) {
 		{"pytorchtrainingjob/elastic", 0, "choose a number from 2 to 10"},
 		{"pytorchtrainingjob/rigid", 2, "the job is not elastic, so it cannot be scaled: set elastic.enabled when you create it"},
 		{"pytorchtrainingjob/torchrun", 2, "the job is not elastic, so it cannot be scaled"},
-		{"tensorflowtrainingjob/train", 2, `"train" not found`}, // the kind has no size to change
+		{"tensorflowtrainingjob/train", 2, `"train" not found`}, // jobs of this kind have no scale
 	} {
 		if err := kubectlScale(t, w.Env.Kubeconfig, c.job, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s to %d: got %v, want a refusal with %q", c.job, c.size, err, c.want)
@@ -134,8 +134,8 @@ func testDefaults(t *testing.T, s server) {
 	if diff := cmp.Diff(asJSON(t, want), asJSON(t, job.Object["spec"])); diff != "" {
 		t.Errorf("another field than expectedReplicas was set (-want +got):\n%s", diff)
 	}
-	// The test patches the job, because the operator writes the status at the same time. Set values are kept; a
-	// removed value is set again.
+	// The test patches the job, because the operator writes the status at the same time. The webhook keeps a value and
+	// sets a removed one again.
 	for _, c := range []struct {
 		to   string
 		size int64

@@ -40,21 +40,22 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// givenPorts are those that freeAddress has returned. Its lock also keeps two tests from trying one at the same time.
+// givenPorts holds the last port that freeAddress has tried. Its lock also prevents two tests from trying the same
+// port.
 var givenPorts struct {
 	sync.Mutex
 	last int
 }
 
-// freeAddress is one of this machine at which nobody listens, and which nobody else gets: its port is below those that
-// the kernel gives to connections and to listeners without a port.
+// freeAddress returns an unused address of this machine. Its port is below the range from which the kernel assigns
+// ports to connections and to listeners without one, so no other process gets it by chance.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	const lowest, highest = 12_000, 30_000
 	givenPorts.Lock()
 	defer givenPorts.Unlock()
 	if givenPorts.last == 0 {
-		givenPorts.last = lowest + os.Getpid()%(highest-lowest) // other processes begin elsewhere
+		givenPorts.last = lowest + os.Getpid()%(highest-lowest) // other processes start elsewhere
 	}
 	for range highest - lowest {
 		if givenPorts.last++; givenPorts.last > highest {
@@ -70,7 +71,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// installWebhook makes the API server call the webhook at an address until the end of the test. The Secret starts
+// installWebhook makes the API server call the webhook at an address until the end of the test. The Secret is initially
 // empty.
 func (w *world) installWebhook(address string) {
 	w.Helper()
@@ -100,7 +101,7 @@ func (w *world) awaitWebhook() {
 	})
 }
 
-// try sends the creation of a job as a dry run.
+// try creates a job as a dry run.
 func (w *world) try(job *batch.GenericJob) error {
 	job.Namespace = w.Namespace
 	return w.Client.Create(w.Context(), job, client.DryRunAll)
@@ -209,7 +210,7 @@ func (w *world) testWarnings(t *testing.T) {
 	}
 }
 
-// testOldFaults verifies that a job that the webhook would refuse, and that was created without the webhook, can be
+// testOldFaults verifies that a job that was created without the webhook, and that the webhook would refuse, can be
 // labelled and deleted.
 func (w *world) testOldFaults(t *testing.T) {
 	configuration := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
@@ -232,7 +233,7 @@ func (w *world) testOldFaults(t *testing.T) {
 	w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("old", old)) })
 }
 
-// warnings are the warnings of an API server.
+// warnings collects the warnings of an API server.
 type warnings struct {
 	mu  sync.Mutex
 	all []string
@@ -251,8 +252,8 @@ func (w *warnings) texts() []string {
 	return slices.Clone(w.all)
 }
 
-// TestJobsAreAcceptedWhileWebhookIsDown verifies that an unavailable webhook delays no user: the CRDs' rules apply,
-// and the controller reports other faults.
+// TestJobsAreAcceptedWhileWebhookIsDown verifies that users do not wait for an unavailable webhook: the CRDs' rules
+// apply, and the controller reports other faults.
 func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	w := newWorld(t)
 	first, second := freeAddress(t), freeAddress(t)
@@ -277,7 +278,7 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	queued := jobs.New("queued", jobs.Role("w", 1, kubelet.Run))
 	queued.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}
 	w.Create(queued)
-	if d := time.Since(begin); d >= 3*timeout { // each would be held up by it
+	if d := time.Since(begin); d >= 3*timeout { // a webhook that times out would delay each
 		t.Errorf("three jobs took %s to be created", d)
 	}
 	if note, noted := queued.Annotations[scheduling.AnnotationRequestedBy]; noted {
@@ -301,11 +302,12 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	}
 }
 
-// TestRotatedCertificateIsTrustedAtAllTimes runs two replicas that share one certificate, which expires after
-// seconds. At no time does the API server receive an untrusted certificate from either replica, and it trusts them
-// again after a webhook configuration has been deleted and created.
+// TestRotatedCertificateIsTrustedAtAllTimes runs two replicas that share one certificate, which expires after seconds.
+// It verifies that the API server trusts both replicas at all times, and again after a webhook configuration has been
+// deleted and recreated.
 func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
-	// A tenth of it is what an API server has to learn of the next certificate before that is served.
+	// The keeper gives API servers a tenth of the lifetime to learn of a new certificate before it serves that
+	// certificate.
 	const lifetime = 24 * time.Second
 	w := newWorld(t)
 	address := freeAddress(t)
@@ -349,7 +351,7 @@ func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 			t.Errorf("the API server does not trust certificate %d: %v", len(seen), err)
 		}
 		if len(seen) < 3 {
-			time.Sleep(100 * time.Millisecond) // the pace of the requests
+			time.Sleep(100 * time.Millisecond) // interval between requests
 			return fmt.Errorf("there have been %d certificates", len(seen))
 		}
 		return nil

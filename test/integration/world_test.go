@@ -144,8 +144,8 @@ func (w *world) finish(pod string, code int32) {
 	})
 }
 
-// settle returns when the operator has processed everything that happened before. It runs a new job from its start to
-// its end, because the job comes last in every queue.
+// settle returns when the operator has processed all earlier events. It runs a new job from its start to its end,
+// because this job comes last in every queue.
 func (w *world) settle() {
 	w.Helper()
 	probe := jobs.New("settle-"+fmt.Sprint(time.Now().UnixNano()), jobs.Role("w", 1, kubelet.Exit, "0"))

@@ -29,7 +29,7 @@ import (
 // countedUser is the user name of an operator whose requests the API server logs with their bodies.
 const countedUser = "counted-operator"
 
-// TestJobTakesFewRequests counts, in the audit log, the requests in the life of a job without incidents.
+// TestJobTakesFewRequests verifies, with the audit log, the number of requests in the life of a job without incidents.
 func TestJobTakesFewRequests(t *testing.T) {
 	w := newCountedWorld(t)
 	for _, replicas := range []int32{4, 50} {
@@ -38,7 +38,7 @@ func TestJobTakesFewRequests(t *testing.T) {
 	t.Run("1000 replicas", func(t *testing.T) { w.in(t).checkStatusWrites(1000) })
 }
 
-// newCountedWorld returns a world on a plane of its own with an operator whose requests are logged.
+// newCountedWorld returns a world on a separate plane with an operator whose requests are logged.
 func newCountedWorld(t *testing.T) *world {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -69,7 +69,7 @@ func (w *world) live(name string, replicas int32) {
 	w.awaitPhase(name, batch.JobSucceeded)
 }
 
-// endAll ends all running pods with exit code 0, a few in parallel.
+// endAll makes all running pods exit with code 0, a few at a time.
 func (w *world) endAll() {
 	w.Helper()
 	next := make(chan *corev1.Pod)
@@ -131,7 +131,7 @@ func (w *world) countRequests(replicas int32) {
 	all := w.requests(name)
 	n := audit.Count(all)
 	w.Logf("%d requests: %v", len(all), n)
-	// Where the machine is slow, a status tells once a second how many replicas have got how far.
+	// On a slow machine, the operator updates the numbers of replicas in the status once a second.
 	slow := int(max(0, all[len(all)-1].At.Sub(all[0].At)-3*time.Second) / time.Second)
 	for sort, most := range map[string]int{
 		"create pods": int(replicas), "create services": 1, "update genericjobs/status": 5 + slow, "create events": 4,
@@ -187,7 +187,7 @@ func (w *world) checkStatusWrites(replicas int32) {
 	}
 }
 
-// changesMore returns whether two statuses differ in more than messages and the phases of replicas.
+// changesMore reports whether two statuses differ in more than messages and the phases of replicas.
 func changesMore(a, b *batch.GenericJobStatus) bool {
 	same := slices.EqualFunc(a.Conditions, b.Conditions, func(a, b batch.JobCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason

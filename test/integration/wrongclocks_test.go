@@ -13,10 +13,10 @@ type clockFile string
 
 func newClockFile(t *testing.T) clockFile { return clockFile(filepath.Join(t.TempDir(), "clock")) }
 
-// env returns the environment variable for the operator.
+// env returns the environment variable that names the file to the operator.
 func (f clockFile) env() []string { return []string{asClock + "=" + string(f)} }
 
-// set makes the clock wrong by a time.
+// set makes the clock wrong by the given time.
 func (f clockFile) set(t *testing.T, ahead time.Duration) {
 	next := string(f) + ".next"
 	if err := os.WriteFile(next, []byte(strconv.Itoa(int(ahead/time.Second))), 0o600); err != nil {
@@ -44,8 +44,8 @@ func TestJobsSurviveClockJumps(t *testing.T) {
 	l.Logf("%d jumps", jumps)
 }
 
-// TestWrongClocksDoNotDelayJobs runs an operator whose clock is an hour behind those of the nodes and of the API server,
-// and one whose clock is an hour ahead. An end an hour in the future must not delay the restart by an hour.
+// TestWrongClocksDoNotDelayJobs runs an operator whose clock is an hour behind those of the nodes and of the API
+// server, and one whose clock is an hour ahead. An end an hour in the future must not delay the restart by an hour.
 func TestWrongClocksDoNotDelayJobs(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"behind": -time.Hour, "ahead": time.Hour} {
 		t.Run(name, func(t *testing.T) {
