@@ -7,8 +7,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestAttemptsInLogs goes from the log of a replica that was restarted to that of the attempt before, in the archive, and
-// back.
+// TestAttemptsInLogs verifies that the log of a restarted replica leads to the log of its earlier attempt in the
+// archive, and back.
 func TestAttemptsInLogs(t *testing.T) {
 	restarted := func() *scene {
 		s := &scene{&stage{log: logText}, time.Now()}

@@ -28,7 +28,7 @@ const logged = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: PyTorchTrainin
 spec: {tensorboardSpec: {image: tensorboard, logDir: {s3: {secretRef: {name: keys}, uri: ["s3://bucket/runs"]}}},
 replicaSpecs: [{type: worker, replicas: 1, template: {spec: {containers: [{name: pytorch, image: busybox, command: [sleep, "1000000"]}]}}}]}}`
 
-// addStandIn puts the stand-in for TensorBoard on the PATH of what the test starts.
+// addStandIn adds a replacement for TensorBoard to the PATH of the programs that the test starts.
 func addStandIn(t *testing.T) {
 	t.Helper()
 	dir, err := filepath.Abs("../e2e/testdata/bin")
@@ -38,7 +38,8 @@ func addStandIn(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// tensorBoard opens the TensorBoard of a job, whose page gets no cookie and reaches nothing of the console.
+// tensorBoard opens the TensorBoard of a job, and verifies that its page receives no cookie and cannot access the
+// console.
 func (l *live) tensorBoard(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		require.Missing(t, "python3")
@@ -88,7 +89,7 @@ func (l *live) boardThatCannotStart(t *testing.T) {
 	why.looksGood()
 }
 
-// boardIsApart tries what a page could do that comes from a pod of somebody else.
+// boardIsApart verifies that a page from the pod of another user cannot read the console or change a job.
 func (l *live) boardIsApart(t *testing.T, board *tab, at, path string) {
 	evaluate[string](board, "document.cookie = 'other-program=secret; path=/'")
 	if seen := evaluate[string](board, "fetch('headers', {credentials: 'include'}).then(() => fetch('headers')).then(r => r.text())"); strings.Contains(seen, "Cookie") || !strings.Contains(seen, "localhost:") {
@@ -115,14 +116,14 @@ func (l *live) boardIsApart(t *testing.T, board *tab, at, path string) {
 	board.shows("This request comes from another page.")
 	board.do(chromedp.Navigate(at))
 	evaluate[bool](board, "location.assign("+console+") ?? true")
-	board.shows("This browser is not admitted") // a link of another site carries no cookie
+	board.shows("This browser is not admitted") // a link from another site sends no cookie
 	var j batch.PyTorchTrainingJob
 	if l.Must(l.Get("logged", &j)); j.DeletionTimestamp != nil {
 		t.Error("a page of the TensorBoard has deleted the job")
 	}
 }
 
-// boardHasOneName asks for a TensorBoard under other names of this machine.
+// boardHasOneName requests a TensorBoard under other names of this machine.
 func (l *live) boardHasOneName(t *testing.T, at string) {
 	port, _, _ := strings.Cut(strings.TrimPrefix(at, "http://localhost:"), "/")
 	for host, want := range map[string]int{"localhost:" + port: 200, "evil.example:" + port: 403, "127.0.0.1:" + port: 307, "localhost.evil.example": 403} {
@@ -142,7 +143,7 @@ func (l *live) boardHasOneName(t *testing.T, at string) {
 	}
 }
 
-// boardWithoutScript resumes and opens a TensorBoard without JavaScript, of which the page may be out of date.
+// boardWithoutScript resumes and opens a TensorBoard without JavaScript, from a page that shows an old state.
 func (l *live) boardWithoutScript(t *testing.T, path, at string) {
 	b := open(t, l.console)
 	b.scripts(false)
@@ -168,7 +169,7 @@ func (l *live) boardWithoutScript(t *testing.T, path, at string) {
 	}
 }
 
-// suspend suspends a TensorBoard and waits until the operator has done so.
+// suspend suspends a TensorBoard and waits until the operator has done it.
 func (l *live) suspend(name string, yes bool) {
 	l.Helper()
 	tb := &tensorboard.TensorBoard{}
@@ -183,7 +184,7 @@ func (l *live) suspend(name string, yes bool) {
 	})
 }
 
-// opened waits for a further tab whose address begins so, and returns it.
+// opened waits for another tab whose address begins with address, and returns it.
 func (b *tab) opened(address string) *tab {
 	b.Helper()
 	other := &tab{TB: b.TB, console: b.console}
@@ -211,13 +212,13 @@ func (b *tab) opened(address string) *tab {
 	return other
 }
 
-// front brings the tab to the front: pages behind are not kept up to date.
+// front brings the tab to the front, because the browser does not update pages in the background.
 func (b *tab) front() {
 	b.Helper()
 	call(b, page.BringToFront, cdp.Empty{})
 }
 
-// url returns the address of the present page, also without JavaScript.
+// url returns the address of the current page. It works without JavaScript.
 func (b *tab) url() string {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

@@ -21,12 +21,12 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// manifest is a job with two replicas, each of which prints lines and runs until it is stopped.
+// manifest is a job with two replicas, which print lines and run until they are stopped.
 const manifest = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: GenericJob, metadata: {name: NAME},
 spec: {replicaSpecs: [{type: worker, replicas: 2, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: busybox,
 command: [sh, -c, "for i in $(seq 200); do echo line $i; done; echo 'ValueError: <b>bad</b>'; for i in $(seq 200); do echo line $i; done; exec sleep 1000000"]}]}}}]}}`
 
-// failing is a job that fails, with a name and an output that a page must show as text.
+// failing is a job that fails, with a name and an output that a page must show as plain text.
 const failing = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: GenericJob, metadata: {name: NAME},
 spec: {replicaSpecs: [{type: worker, template: {spec: {containers: [{name: main, image: busybox, terminationMessagePolicy: FallbackToLogsOnError,
 command: [sh, -c, "printf '<script>alert(1)</script>\\033[31mred\\033[0m \\342\\200\\256reversed'; exit 3"]}]}}}]}}`
@@ -159,7 +159,7 @@ func (l *live) logs(t *testing.T, run string) {
 	}
 }
 
-// liveUpdate: what changes in the cluster changes in the open page, which is not loaded again.
+// liveUpdate verifies that changes in the cluster appear in an open page without a reload.
 func (l *live) liveUpdate(t *testing.T) {
 	b := open(t, l.console)
 	b.visit("/?ns=" + l.Namespace + "&q=appears")
@@ -177,7 +177,7 @@ func (l *live) liveUpdate(t *testing.T) {
 	}
 }
 
-// buttons presses every button of the page of a job, first to cancel and then in earnest.
+// buttons presses every button of a job's page. It first cancels an action, and then confirms each.
 func (l *live) buttons(t *testing.T, run, elastic string) {
 	b := open(t, l.console)
 	b.visit(run)
@@ -252,7 +252,8 @@ func (l *live) selectedJobs(t *testing.T) {
 	b.shows("No job matches")
 }
 
-// backButton: the back button leads to what was selected, which is live again.
+// backButton verifies that the back button returns to the earlier pages with their filters, and that they receive
+// updates again.
 func (l *live) backButton(t *testing.T, run string) {
 	b := open(t, l.console)
 	b.visit("/")
@@ -283,7 +284,8 @@ func (l *live) backButton(t *testing.T, run string) {
 	l.t9k(t, "delete", "-n", l.Namespace, "prime-later")
 }
 
-// keyboardOnly reaches everything by Tab, sees where it is, and pauses a job.
+// keyboardOnly verifies that Tab reaches every control, that the focus is visible, and that a job can be paused with
+// the keyboard.
 func (l *live) keyboardOnly(t *testing.T) {
 	path := l.create(manifest, "keys")
 	b := open(t, l.console)
@@ -316,7 +318,7 @@ func (l *live) keyboardOnly(t *testing.T) {
 	b.shows("is pausing.", "Paused")
 }
 
-// tabTo presses Tab until the focused element is what is looked for.
+// tabTo presses Tab until the description of the focused element ends with the text.
 func (b *tab) tabTo(what string) {
 	b.Helper()
 	var passed []string
@@ -331,10 +333,11 @@ func (b *tab) tabTo(what string) {
 	b.Fatalf("Tab does not lead to %s but to\n\t%s", what, strings.Join(passed, "\n\t"))
 }
 
-// stops is JavaScript that defines key, which identifies what can be pressed also after it was replaced by a newer version.
+// stops is JavaScript that defines the function key, which identifies a control even after an update has replaced its
+// element.
 const stops = `const key = e => [e.tagName, e.id, e.name, e.getAttribute('href'), e.getAttribute('aria-label'), e.tagName === 'BUTTON' ? e.innerText : ''].join(' ');`
 
-// reachable demands that Tab leads to everything that can be pressed, and that each stop can be seen.
+// reachable verifies that Tab reaches every control, and that the focus is visible at each.
 func (b *tab) reachable() {
 	b.Helper()
 	want := evaluate[[]string](b, `(() => { `+stops+` document.activeElement?.blur();
@@ -362,7 +365,8 @@ func (b *tab) reachable() {
 	}
 }
 
-// refused: the checks of this package find what they look for. Pages run and load nothing except their own files, and a tab notices if one tries to.
+// refused verifies the checks of this package themselves: looksGood finds defects, and a tab notices if a page runs or
+// loads anything except the console's own files.
 func (l *live) refused(t *testing.T) {
 	b := open(t, l.console)
 	b.visit("/")
@@ -380,7 +384,7 @@ func (l *live) refused(t *testing.T) {
 	})
 }
 
-// html returns the source of the present page, also without JavaScript.
+// html returns the source of the current page. It works without JavaScript.
 func (b *tab) html() string {
 	b.Helper()
 	var text string

@@ -29,18 +29,19 @@ func record(t *testing.T, kubeconfig string, config *rest.Config) string {
 	return withArchive(t, kubeconfig, s, web.Self{Objects: objects})
 }
 
-// history looks at a job that is gone: from the address of its page to its attempts and logs, and runs it again.
+// history follows a deleted job from the address of its page to its attempts and logs in the archive, and runs it
+// again.
 func (l *live) history(t *testing.T, failed string) {
 	b := open(t, l.console)
 	b.visit(failed + "/logs")
-	b.shows("reversed") // the log can be read, so the archive has it once it has the end of the job
+	b.shows("reversed") // the log is readable, so the archive contains it once it contains the end of the job
 	b.visit("/history?ns=" + l.Namespace + "&q=fails")
 	b.awaitsReload("the archive has the failed job", "document.querySelector('.past .bad')")
 	b.visit(failed)
 	b.click(`.facts a[href^="/history/"]`)
 	b.shows("Attempts", "exit code 3")
 	entry := evaluate[string](b, "location.pathname")
-	b.click(`.actions a[href="` + failed + `"]`) // the job as it is now
+	b.click(`.actions a[href="` + failed + `"]`) // the page of the job itself
 	b.shows("exit code 3", "live")
 	l.t9k(t, "delete", "-n", l.Namespace, "fails")
 	b.shows("It is gone")
@@ -114,7 +115,7 @@ func (l *live) historyByKeys(t *testing.T, path string) {
 	b.at(path)
 }
 
-// awaitsReload waits until an expression is true in the page, which is loaded again as long as it is not.
+// awaitsReload reloads the page until an expression is true in it.
 func (b *tab) awaitsReload(what, expression string) {
 	b.Helper()
 	b.awaits(what, "("+expression+") || (setTimeout(() => location.reload(), 300), false)")

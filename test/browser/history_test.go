@@ -40,7 +40,7 @@ func newArchive(t testing.TB) *store.Store {
 	return s
 }
 
-// withArchive serves an archive to whoever may see what access says, and returns a copy of a kubeconfig that names it.
+// withArchive serves an archive with the given access, and returns a copy of a kubeconfig that names the archive.
 func withArchive(t testing.TB, kubeconfig string, s *store.Store, access web.Access) string {
 	t.Helper()
 	server := httptest.NewServer(web.New(s, func(http.ResponseWriter, *http.Request) web.Access { return access }))
@@ -63,7 +63,7 @@ func withArchive(t testing.TB, kubeconfig string, s *store.Store, access web.Acc
 	return path
 }
 
-// everything is the access of somebody who may see everything.
+// everything is the access of a user who may see everything.
 type everything struct{}
 
 // MayGet implements web.Access.
@@ -71,7 +71,8 @@ func (everything) MayGet(context.Context, schema.GroupResource, string) (bool, e
 	return true, nil
 }
 
-// keep puts the jobs and pods of a scene into an archive. Jobs that have ended are gone since an hour after.
+// keep puts the jobs and pods of a scene into an archive. Finished jobs are recorded as deleted one hour after their
+// end.
 func (s *scene) keep(t testing.TB, to *store.Store) {
 	t.Helper()
 	b := &store.Batch{At: s.now}
@@ -94,7 +95,7 @@ func (s *scene) keep(t testing.TB, to *store.Store) {
 		if p.DeletionTimestamp != nil {
 			a.MarkDeleted(p, p.DeletionTimestamp.Time, true)
 		}
-		if a.Started.Before(a.Created) { // the stage shows a replica that was restarted as if it had run all the time
+		if a.Started.Before(a.Created) { // the stage shows a restarted replica as if it had been running all the time
 			a.Scheduled, a.Started = a.Created.Add(10*time.Second), a.Created.Add(40*time.Second)
 		}
 		b.Attempts = append(b.Attempts, a)
@@ -142,7 +143,7 @@ func (s *scene) keepJobs(t testing.TB, b *store.Batch) map[string]*archive.Job {
 	return owners
 }
 
-// month returns a scene with what a month of work leaves.
+// month returns a scene with the jobs of a month.
 func month() *scene {
 	s := &scene{&stage{log: logText}, time.Now().UTC().Truncate(time.Second)}
 	at := func(rank int32) string { return fmt.Sprintf("gpu-%d", rank/8) }

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/console/view"
 )
 
-// twins returns a scene with 230 jobs, of which each two in different namespaces have one name.
+// twins returns a scene with 230 jobs, in which each name belongs to two jobs in different namespaces.
 func twins() *scene {
 	s := &scene{&stage{log: logText}, time.Now().UTC().Truncate(time.Second)}
 	at := func(int32) string { return "gpu-1" }
@@ -26,8 +26,8 @@ func twins() *scene {
 	return s
 }
 
-// TestManyJobs uses the list of more jobs than a page has: it selects all of a page and acts on them, and comes back to
-// that page. On a phone it sorts the list, and tells apart two jobs of one name.
+// TestManyJobs verifies a list with more jobs than fit on a page: it selects all jobs of a page, acts on them, and
+// returns to that page. On a phone, it sorts the list and distinguishes two jobs of one name.
 func TestManyJobs(t *testing.T) {
 	c := serveStage(t, twins().stage, nil)
 	t.Run("SelectAll", func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestManyJobs(t *testing.T) {
 		b.click(".choose a")
 		b.at("/?page=2&sort=name")
 	})
-	t.Run("Ages", func(t *testing.T) { // the script writes them as the server does
+	t.Run("Ages", func(t *testing.T) { // the script formats ages as the server does
 		b := open(t, c)
 		b.visit("/")
 		for _, d := range []time.Duration{0, 59 * time.Second, time.Minute, 90 * time.Second, time.Hour - time.Second, time.Hour, 119 * time.Minute, 8*time.Hour + 50*time.Minute, 48 * time.Hour, 53 * time.Hour, 400 * 24 * time.Hour} {

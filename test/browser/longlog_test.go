@@ -24,14 +24,15 @@ import (
 )
 
 const (
-	// longLog is the number of lines of a long log, failedAt that of its only line that tells of an error, and longestAt
-	// that of its longest line.
+	// longLog is the number of lines of a long log, failedAt the number of its only line with an error, and longestAt
+	// the number of its longest line.
 	longLog, failedAt, longestAt = 100_000, 61_234, 123
-	// keptLines is the largest number of lines that a page keeps, and mostRows that of lines that have elements.
+	// keptLines is the largest number of lines that a page keeps, and mostRows the largest number of lines that have
+	// elements.
 	keptLines, mostRows = 200_000, 1_200
 )
 
-// logLines returns the lines of a log from one number to another.
+// logLines returns the lines of a log from number from to number to.
 func logLines(from, to int) string {
 	var b strings.Builder
 	for n := from; n <= to; n++ {
@@ -58,7 +59,7 @@ func talkative() *scene {
 
 const talkativeLogs = "/jobs/vision/genericjob/talkative/logs"
 
-// lineVisible is an expression that is true if a line of the log is within its visible part.
+// lineVisible is an expression that is true if a line of the log is within the visible part of the log.
 func lineVisible(n int) string {
 	return fmt.Sprintf(`(box => {
 		const all = box.getBoundingClientRect();
@@ -69,8 +70,8 @@ func lineVisible(n int) string {
 	})(document.getElementById('log'))`, n)
 }
 
-// sampledRows scrolls through the log in 50 steps and returns the largest number of lines that had elements at once, and
-// how many of the visible parts were not full.
+// sampledRows scrolls through the log in 50 steps. It returns the largest number of lines that had elements at once,
+// and the number of steps at which lines were missing from the visible part.
 const sampledRows = `(async () => {
 	const box = document.getElementById('log'), frame = () => new Promise(requestAnimationFrame);
 	let rows = 0, gaps = 0;
@@ -85,8 +86,8 @@ const sampledRows = `(async () => {
 	return [rows, gaps];
 })()`
 
-// allLines scrolls through the log and returns the numbers of the first and of the last line, how many there are, and how
-// many are not followed by the next one. The box is large meanwhile, so that it takes few steps.
+// allLines scrolls through the log. It returns the numbers of the first and of the last line, the number of lines, and
+// the number of gaps between them. It enlarges the box meanwhile, so that a few steps suffice.
 const allLines = `(async () => {
 	const box = document.getElementById('log'), seen = new Set(), frame = () => new Promise(requestAnimationFrame), step = 40_000;
 	box.style.height = step + 'px';
@@ -131,7 +132,7 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded follows a log that grows for long.
+// TestLogIsBounded verifies that a page keeps a bounded number of lines of a log that grows.
 func TestLogIsBounded(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
@@ -144,7 +145,7 @@ func TestLogIsBounded(t *testing.T) {
 	if got, want := evaluate[[]int](b, allLines), []int{removed + 1, last, last - removed, 0}; !slices.Equal(got, want) {
 		t.Errorf("the first line, the last line, all lines and gaps are %d, want %d", got, want)
 	}
-	b.click("#follow") // allLines has scrolled away from the end
+	b.click("#follow") // allLines has scrolled away from the last line
 	b.awaits("the last line is shown again", lineVisible(last))
 	b.do(chromedp.Focus("#log"))
 	b.press(kb.PageUp)
@@ -157,7 +158,7 @@ func TestLogIsBounded(t *testing.T) {
 	b.awaits("it stays when older lines are removed", lineVisible(200_000))
 }
 
-// TestSearchInLog goes to the lines with a text, forth and back.
+// TestSearchInLog verifies that the search goes forwards and backwards through the lines with a text.
 func TestSearchInLog(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
@@ -174,7 +175,7 @@ func TestSearchInLog(t *testing.T) {
 	b.click("#next")
 	at(2, 10, 14_321)
 	b.click("#previous")
-	b.click("#previous") // it goes on at the other end
+	b.click("#previous") // it wraps around
 	at(10, 10, 94_321)
 	b.do(chromedp.Focus("#log"))
 	b.shortcut("n")
@@ -191,7 +192,7 @@ func TestSearchInLog(t *testing.T) {
 	b.awaits("it says that there is none", "document.getElementById('hits').innerText === 'no line'")
 }
 
-// TestTimesOfLog shows the times of lines, which the address holds.
+// TestTimesOfLog verifies that a page shows the times of lines if its address says so.
 func TestTimesOfLog(t *testing.T) {
 	s := talkative()
 	s.log = logLines(1, 50)
@@ -219,7 +220,7 @@ func TestTimesOfLog(t *testing.T) {
 	b.at(talkativeLogs)
 }
 
-// link is a console behind a proxy that can be cut.
+// link is a proxy in front of a console, whose connections the test can cut.
 type link struct {
 	*httptest.Server
 	down atomic.Bool
@@ -252,7 +253,8 @@ func (l *link) cut() {
 	l.CloseClientConnections()
 }
 
-// TestLogGoesOnAfterALostConnection cuts the connection of a page while lines are written.
+// TestLogGoesOnAfterALostConnection verifies that a page shows every line once although its connection is lost while
+// lines are written.
 func TestLogGoesOnAfterALostConnection(t *testing.T) {
 	s := talkative()
 	s.log = logLines(1, 1000)
@@ -279,7 +281,7 @@ func TestLogGoesOnAfterALostConnection(t *testing.T) {
 	}
 }
 
-// TestJumpEndsScrolling jumps while the page still scrolls because of a key.
+// TestJumpEndsScrolling verifies that a jump to a line works while the page still scrolls because of a key press.
 func TestJumpEndsScrolling(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
@@ -318,8 +320,8 @@ func TestJumpEndsScrolling(t *testing.T) {
 	b.awaits("the keys scroll from there", "!("+lineVisible(failedAt)+")")
 }
 
-// BenchmarkLongLog measures how long it takes from the click until the last line of a long log is shown, and how smooth it
-// scrolls: the longest task of the page's thread, and the longest time between two frames.
+// BenchmarkLongLog measures the time from the click until the last line of a long log is shown, and how smoothly the
+// page scrolls: the longest task of its thread, and the longest time between two frames.
 func BenchmarkLongLog(b *testing.B) {
 	c := serveStage(b, talkative().stage, nil)
 	tab := open(b, c)
@@ -356,7 +358,8 @@ func BenchmarkLongLog(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// longestTask is an expression for the length of the longest task that blocked the page since a time; 0 if none took 50 ms.
+// longestTask is an expression for the length of the longest task that blocked the page since a given time; 0 if none
+// took 50 ms.
 const longestTask = `new Promise(done => {
 	const from = 0, watch = new PerformanceObserver(list => {
 		watch.disconnect();
@@ -366,7 +369,7 @@ const longestTask = `new Promise(done => {
 	setTimeout(() => done(0), 500);
 })`
 
-// heap returns how many bytes the script of the page uses after a garbage collection.
+// heap returns the number of bytes that the script of the page uses after a garbage collection.
 func (b *tab) heap() float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

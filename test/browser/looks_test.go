@@ -8,9 +8,9 @@ import (
 // leastContrast is the smallest contrast that text may have (WCAG 2, level AA).
 const leastContrast = 4.5
 
-// look is JavaScript that returns what is wrong with how the present page looks: text that stands out too little from what
-// is behind it, and things that stick out of the page to the right. The colour behind a text is that of the shape that it
-// lies on, if it is a part of an SVG, on top of those of all elements around it. Everything that is not opaque is mixed.
+// look is JavaScript that returns the visual defects of the current page: text with too little contrast, and elements
+// that overflow the page to the right. The background of a text is composed of the backgrounds of all enclosing
+// elements and, in an SVG, of the shapes below the text. Transparent colours are blended.
 const look = `(least => {
 	const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true}), known = {};
 	canvas.canvas.width = canvas.canvas.height = 1;
@@ -83,7 +83,8 @@ const look = `(least => {
 	return [...new Set(wrong)].slice(0, 20);
 })`
 
-// looksGood demands that the present page looks good in both themes and at the smallest and the largest width.
+// looksGood verifies that the current page has no visual defects in either theme at the smallest, a medium and the
+// largest width.
 func (b *tab) looksGood() {
 	b.Helper()
 	for _, theme := range []string{"light", "dark"} {

@@ -28,10 +28,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// stopChromium ends the browser and waits for its end; nil until it has started.
+// stopChromium stops the browser and waits until it has exited; nil until it has started.
 var stopChromium func()
 
-// chromium starts the browser that all tests share and returns its context. If there is none, the test ends.
+// chromium starts the browser that all tests share and returns its context. Without Chromium, it skips the test, or
+// fails it if all requirements must be met.
 func chromium(t testing.TB) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -77,11 +78,11 @@ func launch(path string) (*running, error) {
 // console is a running `t9k ui`.
 type console struct {
 	kubeconfig string
-	// first is the address that it prints, and base the same without the token.
+	// first is the address that t9k ui prints, and base the same address without the token.
 	first, base string
 }
 
-// serve starts `t9k ui` with a kubeconfig. It ends with the test.
+// serve starts `t9k ui` with a kubeconfig, and stops it when the test ends.
 func serve(t testing.TB, kubeconfig string) *console {
 	t.Helper()
 	p, err := program.Start(binary(), []string{"ui", "--no-browser", "--kubeconfig", kubeconfig}, nil)
@@ -102,7 +103,7 @@ func serve(t testing.TB, kubeconfig string) *console {
 	return c
 }
 
-// t9k runs the command line to its end.
+// t9k runs a command of the CLI and waits until it has succeeded.
 func (c *console) t9k(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), binary(), append(args, "--kubeconfig", c.kubeconfig)...).CombinedOutput()

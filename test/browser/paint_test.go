@@ -31,8 +31,8 @@ func crowded() *scene {
 	return s
 }
 
-// BenchmarkFirstPaint measures how long it takes from the click until the first contents of the page Jobs are painted, in
-// a browser that has the console's style and script.
+// BenchmarkFirstPaint measures the time from the click until the first contents of the page Jobs are painted, in a
+// browser that has cached the console's style and script.
 func BenchmarkFirstPaint(b *testing.B) {
 	tab := open(b, serveStage(b, crowded().stage, nil))
 	tab.visit("/")

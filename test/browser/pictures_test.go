@@ -25,7 +25,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// pictures is the directory that pictures of the pages are written to.
+// pictures is the directory to which the test writes pictures of the pages.
 var pictures = flag.String("pictures", "", "directory for pictures of the pages; none are taken if it is empty")
 
 // logText is the log of every replica on the stage.
@@ -44,7 +44,7 @@ const logText = `2026-11-20T08:00:01.000000000Z loading /data/imagenet: 1,281,16
 
 const hour = time.Hour
 
-// typical returns a stage with a cluster of six nodes, of which four take pods, that two teams share.
+// typical returns a stage with a cluster that two teams share. It has six nodes, of which four accept pods.
 func typical() *scene {
 	s := &scene{&stage{log: logText}, time.Now()}
 	at := func(first, each int32) func(int32) string {
@@ -92,7 +92,7 @@ func enormous() *scene {
 	return s
 }
 
-// gpus is a manifest for the stage of typical data.
+// gpus is a manifest for the typical stage.
 const gpus = `apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
 metadata:
@@ -114,7 +114,7 @@ spec:
                 limits: {nvidia.com/gpu: 2}
 `
 
-// typed holds what is typed into the page Submit, by the scene and the name of the picture.
+// typed holds the text to enter on the page Submit, by the scene and the name of the picture.
 var typed = map[string]string{
 	"typical submit": gpus,
 	"typical faults": strings.NewReplacer("replicas: 4", "replica: 4", "image:", "imgae:", "64Gi", "64 GB", "- type: node", "- type: node\n      restartPolicy: Sometimes").Replace(gpus),
@@ -122,12 +122,13 @@ var typed = map[string]string{
 		"detr.yaml", strings.Repeat("a-long-argument-", 20)).Replace(gpus)+"---\n", 3) + strings.Repeat("# a comment\n", 300),
 }
 
-// TestPictures looks at each page with typical, with no, and with enormous data, and takes pictures.
+// TestPictures verifies the looks of each page with typical data, without data, and with enormous data, and takes
+// pictures.
 func TestPictures(t *testing.T) {
 	job := "/jobs/vision/genericjob/resnet50-imagenet"
 	for name, c := range map[string]struct {
 		scene *scene
-		// past is what the archive has; nil for nothing.
+		// past is the scene of the archive; nil for an empty archive.
 		past  *scene
 		paths map[string]string
 	}{
@@ -166,7 +167,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// write writes a picture with at most 256 colours, which is a third of the size.
+// write writes a picture with at most 256 colours, which takes a third of the space.
 func write(path string, data []byte) error {
 	full, err := png.Decode(bytes.NewReader(data))
 	if err != nil {
@@ -181,7 +182,7 @@ func write(path string, data []byte) error {
 	return os.WriteFile(path, out.Bytes(), 0o644) //nolint:gosec // part of the documentation
 }
 
-// paletteOf returns the most frequent colours of a picture, and those that are the least like any of them.
+// paletteOf returns the most frequent colours of a picture, and the colours that differ most from them.
 func paletteOf(full image.Image) color.Palette {
 	const most, frequent = 256, 100
 	count := map[color.RGBA]int{}
@@ -221,8 +222,8 @@ func distance(a, b color.RGBA) int {
 	return r*r + g*g + d*d
 }
 
-// picture takes pictures of the present page: those of typical data and the heat map for the documentation, in both themes,
-// and with T9K_ALL_PICTURES set those of all data in three widths.
+// picture takes pictures of the current page in both themes: for the documentation, those of typical data and of the
+// heat map; with T9K_ALL_PICTURES set, those of all data in three widths.
 func (b *tab) picture(scene, page string, width int64) {
 	b.Helper()
 	if *pictures == "" {

@@ -21,19 +21,19 @@ type scene struct {
 	now time.Time
 }
 
-// ago returns the time that is so long ago.
+// ago returns the time d before now.
 func (s *scene) ago(d time.Duration) metav1.Time {
 	return metav1.NewTime(s.now.Add(-d).Truncate(time.Second))
 }
 
-// play describes a job on a scene. Durations say how long ago something was.
+// play describes a job on a scene. Durations are relative to the present: how long ago something happened.
 type play struct {
 	namespace, name, queue, user string
 	phase                        batch.JobPhase
 	replicas, running            int32
 	gpus                         string
 	created, started, ended      time.Duration
-	// crashed is when rank 1 was replaced after an exit code; 0 if it was not.
+	// crashed is when rank 1 failed with an exit code and was replaced; 0 if it was not.
 	crashed time.Duration
 	message string
 	node    func(rank int32) string
@@ -41,7 +41,7 @@ type play struct {
 
 func (p *play) uid() types.UID { return types.UID(p.namespace + "-" + p.name) }
 
-// owned is what the objects of the job have in common.
+// owned returns the owner references of the objects of the job.
 func (p *play) owned() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: ours, Kind: "GenericJob", Name: p.name, UID: p.uid(), Controller: new(true)}}
 }
@@ -97,14 +97,14 @@ func (s *scene) job(p *play) {
 	s.group(p, requests)
 }
 
-// happen adds to what happens to pods after the list.
+// happen adds events of pods, which the stage sends after the list.
 func (s *scene) happen(events ...event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events["pods"] = append(s.events["pods"], events...)
 }
 
-// replica puts the pod of a replica on the stage, and the pod that was there before if it was replaced.
+// replica puts the pod of a replica on the stage and, if it was replaced, its predecessor.
 func (s *scene) replica(p *play, spec corev1.PodSpec, rank int32) batch.ReplicaStatus {
 	name := fmt.Sprintf("%s-worker-%d", p.name, rank)
 	r := batch.ReplicaStatus{Name: name, UID: p.namespace + name, Phase: batch.ReplicaPending}

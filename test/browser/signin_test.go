@@ -30,25 +30,25 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// These are a user of the provider, and the user's name in the cluster.
+// login and password identify a user of the provider; signedIn is the user's name in the cluster.
 const (
 	login, password = "test-user2", "verysecure"
 	signedIn        = "oidc:id2"
 )
 
-// The API server trusts the tokens of trusted, and no others.
+// trusted is the client whose tokens the API server trusts; it rejects those of untrusted.
 const (
 	trusted, untrusted = "t9k-console", "another-program"
 	clientSecret       = "secret-of-the-console"
 )
 
-// identities is a provider of OpenID Connect, and consoles that sign their users in with it.
+// identities is an OpenID Connect provider and an API server that trusts it.
 type identities struct {
 	*namespace.Test
 	issuer, ca string
 }
 
-// newIdentities starts a provider with the clients at some addresses, and an API server that trusts it.
+// newIdentities starts a provider with clients at the given addresses, and an API server that trusts the provider.
 func newIdentities(t *testing.T, addresses map[string]string) *identities {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -69,7 +69,7 @@ func newIdentities(t *testing.T, addresses map[string]string) *identities {
 	return &identities{namespace.New(t, p), issuer, ca}
 }
 
-// console starts the console of an installation as a client of the provider. end ends it before the test does.
+// console starts the console of an installation as a client of the provider. end stops it before the end of the test.
 func (i *identities) console(address, client string) (c *console, end func()) {
 	i.Helper()
 	secret := filepath.Join(i.TempDir(), "secret")
@@ -105,7 +105,7 @@ func (i *identities) console(address, client string) (c *console, end func()) {
 	return c, end
 }
 
-// signIn fills in the form of the provider.
+// signIn fills in the sign-in form of the provider.
 func (b *tab) signIn() {
 	b.Helper()
 	b.click("#username")
@@ -114,7 +114,7 @@ func (b *tab) signIn() {
 	b.press(password + kb.Enter)
 }
 
-// free returns an address that nobody listens on.
+// free returns an unused address.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,7 +125,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestSignIn signs in and out of the console of an installation with a provider that the API server trusts.
+// TestSignIn signs in to the console of an installation, and out of it, with a provider that the API server trusts.
 func TestSignIn(t *testing.T) {
 	chromium(t)
 	address, foreign := free(t), free(t)
@@ -198,7 +198,7 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// forgetSession takes the cookies of the session from the browser, as their end does.
+// forgetSession deletes the session cookies from the browser, as their expiry does.
 func (b *tab) forgetSession() {
 	b.Helper()
 	call(b, network.DeleteCookies, network.DeleteCookiesParams{Name: "t9k-session-0", URL: b.base})

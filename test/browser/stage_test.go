@@ -21,14 +21,15 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// stage is an API server that only lists and watches what a test has put on it. Unlike a real one it takes any times, so
-// that pages show what takes hours.
+// stage is an API server that only lists and watches the objects that a test has put on it. Unlike a real API server,
+// it accepts any timestamps, so that pages can show jobs of several hours.
 type stage struct {
 	mu sync.Mutex
-	// objects holds what is there, by the plural of its kind, and events what happens after a list.
+	// objects holds the objects by the plural of their kind; events holds the watch events that follow the list.
 	objects map[string][]any
 	events  map[string][]event
-	// log is the log of every pod, and written what pods write to it while it is followed; nil if they write nothing.
+	// log is the log of every pod. written delivers the lines that are appended while a client follows the log; nil if
+	// there are none.
 	log     string
 	written chan string
 }
@@ -39,10 +40,10 @@ type event struct {
 	Object any    `json:"object"`
 }
 
-// serveStage starts a console on a stage, with an archive of what another scene has; nil for an empty archive.
+// serveStage starts a console on a stage, with an archive of the scene past; nil means an empty archive.
 func serveStage(t testing.TB, s *stage, past *scene) *console {
 	t.Helper()
-	server := httptest.NewTLSServer(s) // no client sends credentials without TLS
+	server := httptest.NewTLSServer(s) // clients send no credentials without TLS
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -60,7 +61,7 @@ func serveStage(t testing.TB, s *stage, past *scene) *console {
 	return serve(t, withArchive(t, path, kept, everything{}))
 }
 
-// rename gives the context of a kubeconfig a name, which the pages show.
+// rename changes the name of the current context of a kubeconfig, which the pages show.
 func rename(t testing.TB, path, name string) {
 	t.Helper()
 	c, err := clientcmd.LoadFromFile(path)
@@ -83,7 +84,7 @@ func (s *stage) add(plural string, o any) {
 	s.objects[plural] = append(s.objects[plural], o)
 }
 
-// ServeHTTP answers reads, and tries of new objects.
+// ServeHTTP answers read requests and dry runs of creations.
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	plural := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	meta := map[string]any{"resourceVersion": "1"}
 	switch {
-	case r.Method == http.MethodPost: // it accepts what is only tried
+	case r.Method == http.MethodPost: // a dry run, which it accepts
 		object, _ := io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(object)
@@ -99,7 +100,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	case plural == "log":
 		w.Header().Set("Content-Type", "text/plain")
-		s.mu.Unlock() // the reader asks for the pod before it reads
+		s.mu.Unlock() // the reader requests the pod before it reads
 		_, _ = io.WriteString(w, s.lines(r.URL.Query().Get("tailLines"), r.URL.Query().Get("sinceTime")))
 		s.mu.Lock()
 		s.hold(w, r, r.URL.Query().Get("follow") == "true")
@@ -131,7 +132,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// present returns what is there after all events.
+// present returns the objects after all events.
 func (s *stage) present(plural string) []any {
 	all := slices.Clone(s.objects[plural])
 	for _, e := range s.events[plural] {
@@ -143,14 +144,15 @@ func (s *stage) present(plural string) []any {
 	return all
 }
 
-// grow adds lines to the log, which nobody follows.
+// grow adds lines to the log without sending them to its followers.
 func (s *stage) grow(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log += text
 }
 
-// lines returns the last lines of the log, or all if tail is no number, from the first one that is not older than since.
+// lines returns the last tail lines of the log, or all lines if tail is not a number, without those that are older than
+// since.
 func (s *stage) lines(tail, since string) string {
 	s.mu.Lock()
 	log := s.log
@@ -167,7 +169,7 @@ func (s *stage) lines(tail, since string) string {
 	return log[from:]
 }
 
-// hold keeps an answer open until the reader has gone. Followers of a log get what is written meanwhile.
+// hold keeps an answer open until the client disconnects. Meanwhile, it sends appended lines to followers of a log.
 func (s *stage) hold(w http.ResponseWriter, r *http.Request, open bool) {
 	f, ok := w.(http.Flusher)
 	if !ok || !open {

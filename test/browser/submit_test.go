@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// enters puts a text into the page Submit, as pasting does.
+// enters pastes a text into the page Submit.
 func (b *tab) enters(text string) {
 	b.Helper()
 	evaluate[bool](b, `(t => { t.focus(); t.value = `+quoted(text)+`; return t.dispatchEvent(new InputEvent('input', {bubbles: true})); })(document.getElementById('submit-text'))`)
@@ -24,7 +24,7 @@ func (b *tab) drops(name, text string) {
 		document.getElementById('submit-text').dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: data})); return true; })()`)
 }
 
-// submit writes a manifest, corrects its fault, runs it, and runs another one without JavaScript.
+// submit enters a manifest, corrects its fault, runs it, and runs another manifest without JavaScript.
 func (l *live) submit(t *testing.T) {
 	text := strings.ReplaceAll(manifest, "NAME", "typed")
 	b := open(t, l.console)
@@ -70,7 +70,7 @@ func (l *live) submit(t *testing.T) {
 	}
 }
 
-// sees waits until the source of the page has all texts. It works without JavaScript.
+// sees waits until the source of the page contains all texts. It works without JavaScript.
 func (b *tab) sees(texts ...string) {
 	b.Helper()
 	await.Until(b, strings.Join(texts, ", ")+" is in the page", func() error {

@@ -19,22 +19,22 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// tab is a tab of the browser. At the end of its test it must not have complained: an error or a warning in the console,
-// an exception, or a violation of the Content-Security-Policy.
+// tab is a tab of the browser. The test fails if the browser reports an error or a warning, an exception, or a
+// violation of the Content-Security-Policy in it.
 type tab struct {
 	testing.TB
 	*console
 	ctx context.Context
-	// others are the tabs that it has opened.
+	// others holds the tabs that this tab has opened.
 	others []string
 
 	mu         sync.Mutex
 	complaints []string
-	// expected is a part of complaints that the test provokes.
+	// expected holds parts of the complaints that the test provokes.
 	expected []string
 }
 
-// open opens a tab on a console and admits the browser.
+// open opens a tab on a console and authorizes the browser.
 func open(t testing.TB, c *console) *tab {
 	t.Helper()
 	b := newTab(t, c)
@@ -58,7 +58,7 @@ func newTab(t testing.TB, c *console) *tab {
 			t.Errorf("the browser complains: %s", text)
 		}
 	})
-	// The tab lives as long as the context of the first call.
+	// The tab exists as long as the context of the first call.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func newTab(t testing.TB, c *console) *tab {
 	return b
 }
 
-// hear notes what the browser complains about.
+// hear records errors and warnings of the browser.
 func (b *tab) hear(event any) {
 	text := ""
 	switch e := event.(type) {
@@ -102,7 +102,7 @@ func (b *tab) expect(text string) {
 	b.expected = append(b.expected, text)
 }
 
-// forget returns the complaints so far and forgets them.
+// forget returns the complaints so far and clears them.
 func (b *tab) forget() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,7 +120,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// call sends a command of the protocol.
+// call sends a command of the DevTools protocol.
 func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -149,7 +149,7 @@ func (b *tab) theme(name string) {
 		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
 
-// scripts switches JavaScript on or off for the next pages.
+// scripts enables or disables JavaScript for the next pages.
 func (b *tab) scripts(on bool) {
 	b.Helper()
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
@@ -171,7 +171,7 @@ func tryEvaluate[V any](b *tab, expression string) (V, error) {
 	return chromedp.Run(ctx, chromedp.Evaluate[V](expression, chromedp.EvalAwaitPromise))
 }
 
-// quoted returns a text as a literal of JavaScript.
+// quoted returns a text as a JavaScript literal.
 func quoted(text string) string {
 	data, err := json.Marshal(text)
 	if err != nil {
@@ -180,7 +180,7 @@ func quoted(text string) string {
 	return string(data)
 }
 
-// awaits waits until an expression is true in the page. The page may be replaced meanwhile.
+// awaits waits until an expression is true in the page. Meanwhile, the browser may load another page.
 func (b *tab) awaits(what, expression string) {
 	b.Helper()
 	await.Until(b, what, func() error {
@@ -201,13 +201,13 @@ func (b *tab) shows(texts ...string) {
 	}
 }
 
-// at waits until the page has a path.
+// at waits until the page has the given path and query.
 func (b *tab) at(path string) {
 	b.Helper()
 	b.awaits("the page is "+path, "document.readyState === 'complete' && location.pathname + location.search === "+quoted(path))
 }
 
-// click clicks into the middle of the first element that a selector finds, as a mouse does.
+// click clicks on the middle of the first element that matches a selector, as a mouse does.
 func (b *tab) click(selector string) {
 	b.Helper()
 	find := "document.querySelector(" + quoted(selector) + ")"
@@ -229,7 +229,7 @@ func (b *tab) press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// shortcut presses a key that a page may take for itself, in which case it types nothing.
+// shortcut presses a key that a page may handle as a shortcut, in which case the key types nothing.
 func (b *tab) shortcut(key string) {
 	b.Helper()
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
