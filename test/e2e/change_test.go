@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestAPIServerRefusesChangesOfImmutableFields verifies §12: the API server refuses changes of the immutable fields of
+// TestAPIServerRefusesChangesOfImmutableFields verifies that the API server refuses changes of the immutable fields of
 // a live job and names the field.
 func TestAPIServerRefusesChangesOfImmutableFields(t *testing.T) {
 	s := newSpace(t)
@@ -45,7 +45,7 @@ func TestAPIServerRefusesChangesOfImmutableFields(t *testing.T) {
 	}
 }
 
-// TestRaisedRestartLimitAppliesToLiveJob verifies §12: a higher limit applies to a live job at once.
+// TestRaisedRestartLimitAppliesToLiveJob verifies that a raised restart limit applies to a live job at once.
 func TestRaisedRestartLimitAppliesToLiveJob(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("more", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 0)))

@@ -13,7 +13,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// finishing creates a job whose rank 0 decides its end. Rank 1 ends before that; rank 2 does not end.
+// finishing creates a job and waits until rank 0 has decided its result. Rank 1 succeeds before that; the idle replica
+// keeps running.
 func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, role("worker", 2, gate.Obey), role("idle", 1, gate.Idle))
@@ -38,7 +39,8 @@ func podNames(pods []*corev1.Pod) string {
 	return names
 }
 
-// TestCleanUpPolicyDecidesWhichPodsRemain verifies §7 for both ends of a job.
+// TestCleanUpPolicyDecidesWhichPodsRemain verifies which pods remain under each clean-up policy, after a success and
+// after a failure.
 func TestCleanUpPolicyDecidesWhichPodsRemain(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]int{"success": 0, "failure": 1} {
@@ -51,7 +53,7 @@ func TestCleanUpPolicyDecidesWhichPodsRemain(t *testing.T) {
 			if pods[0].Name != "job-idle-0" || pods[0].DeletionTimestamp != nil {
 				t.Errorf("the unfinished pod: %s", s.Dump())
 			}
-			// The policy may be changed after the end.
+			// The policy can be changed after the job has finished.
 			s.edit("job", func(j *batch.GenericJob) { j.Spec.CleanUpPolicy = batch.CleanUpUnfinished })
 			s.pods("job", "the finished ones", func(p []*corev1.Pod) bool { return podNames(p) == "job-worker-0 job-worker-1 " })
 		})
@@ -80,8 +82,8 @@ func TestCleanUpPolicyDecidesWhichPodsRemain(t *testing.T) {
 	}
 }
 
-// TestFinishedJobIsDeletedAfterItsTimeToLive verifies §7: the job is deleted when its time to live after the end has
-// passed, and its objects with it.
+// TestFinishedJobIsDeletedAfterItsTimeToLive verifies that a finished job and its objects are deleted when its time to
+// live has passed.
 func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("mayfly", role("worker", 2, "exit 0"))
@@ -97,8 +99,7 @@ func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	namespace.AwaitList(s.Test, "no service", &corev1.ServiceList{}, func(a []*corev1.Service) bool { return len(a) == 0 })
 }
 
-// TestTimeToLiveAppliesToFinishedJob verifies §7 and §12: a time to live may be set on a job that has finished long
-// ago.
+// TestTimeToLiveAppliesToFinishedJob verifies that a time to live can be set on a job that finished long ago.
 func TestTimeToLiveAppliesToFinishedJob(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("old", role("worker", 1, "exit 0")))

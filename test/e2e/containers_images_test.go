@@ -23,14 +23,14 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// pauseImage is the image of the sandboxes.
+// pauseImage is the image of the pod sandboxes.
 const pauseImage = "localhost/pause:1"
 
-// pathEnv is where containers look for programs.
+// pathEnv is the PATH of the containers.
 const pathEnv = "PATH=/usr/local/go/bin:/usr/bin:/bin"
 
-// importImages imports the images of the programs as `make images` wrote them, and images for the examples that hold
-// programs of this machine. A node that pulls nothing has all that it needs then.
+// importImages imports the images of the programs that `make images` wrote, and images for the examples that contain
+// programs of this machine, so that the node need not pull any image.
 func (d *containerd) importImages(t *testing.T) {
 	t.Helper()
 	pause := filepath.Join(d.dir, "pause")
@@ -60,7 +60,7 @@ func (d *containerd) importImage(t *testing.T, i image.Image) {
 	}
 }
 
-// shellImage is an image without a name that has the programs of busybox.
+// shellImage returns an unnamed image with the programs of busybox.
 func shellImage(t *testing.T, busybox string) image.Image {
 	t.Helper()
 	list, err := exec.Command(busybox, "--list").Output()
@@ -75,7 +75,7 @@ func shellImage(t *testing.T, busybox string) image.Image {
 	return i
 }
 
-// pythonImage adds this machine's Python and the stand-in for TensorBoard. It is the image of all examples but ring.
+// pythonImage adds this machine's Python and the replacement for TensorBoard to an image. All examples but ring use it.
 func pythonImage(t *testing.T, shell image.Image) image.Image {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -111,7 +111,7 @@ func pythonImage(t *testing.T, shell image.Image) image.Image {
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
 
-// librariesOf lists the shared libraries that programs need, as the loader finds them.
+// librariesOf lists the shared libraries that the loader finds for the programs.
 func librariesOf(t *testing.T, programs ...string) []string {
 	t.Helper()
 	out, err := exec.Command("ldd", programs...).Output()
@@ -129,7 +129,7 @@ func librariesOf(t *testing.T, programs ...string) []string {
 	return paths
 }
 
-// goImage adds this machine's Go, with a cache in which the packages that the example ring imports are compiled.
+// goImage adds this machine's Go to an image, with a cache of the compiled packages that the example ring imports.
 func (d *containerd) goImage(t *testing.T, shell image.Image) image.Image {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
@@ -164,7 +164,8 @@ func (d *containerd) goImage(t *testing.T, shell image.Image) image.Image {
 	return i
 }
 
-// pullPolicy makes nodes use the images that they have. Kubernetes would pull those again whose names have no tag.
+// pullPolicy makes nodes use the images that they have. By default, Kubernetes pulls images again if their names have
+// no tag.
 const pullPolicy = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -187,7 +188,7 @@ metadata: {name: no-pull}
 spec: {policyName: no-pull}
 `
 
-// applyPullPolicy creates the policy and waits until it has an effect.
+// applyPullPolicy creates the policy and waits until it is in force.
 func applyPullPolicy(s *namespace.Test) {
 	s.Helper()
 	for _, text := range strings.Split(pullPolicy, "\n---\n") {
@@ -208,7 +209,7 @@ func applyPullPolicy(s *namespace.Test) {
 	})
 }
 
-// mountsBelow lists the mount points in a folder, the last one first.
+// mountsBelow lists the mount points in a folder in reverse order.
 func mountsBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))

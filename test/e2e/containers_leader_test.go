@@ -16,11 +16,11 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// takeover is the longest time from the moment at which a leader is killed or frozen to the first act of another
-// replica.
+// takeover is the longest time from the moment at which a leader is killed or frozen to the first action of its
+// successor.
 const takeover = 15 * time.Second
 
-// acts are, for each program that has a leader, an example and what the leader does for it first.
+// acts holds, for each program with a leader, an example and the first action of the leader on it.
 var acts = []struct {
 	program, example, what string
 	done                   func([]*corev1.Pod) bool
@@ -29,7 +29,7 @@ var acts = []struct {
 	{"t9k-scheduler", "gang", "one has a node", func(p []*corev1.Pod) bool { return len(p) == 4 && p[0].Spec.NodeName != "" }},
 }
 
-// outages are what befalls a leader. Each keeps the leader from acting until the function that it returns is called.
+// outages holds the faults of a leader. Each prevents the leader from acting until end is called.
 var outages = map[string]func(c *containers, leader *corev1.Pod) (end func()){
 	"killed": (*containers).keepKilled,
 	"frozen": (*containers).keepFrozen,
@@ -44,7 +44,8 @@ func (c *containers) checkTakeovers() {
 	}
 }
 
-// checkTakeover creates a job while the leader of a program cannot act for it. The other replica must do so in time.
+// checkTakeover creates a job while the leader of a program cannot act, and verifies that the other replica acts in
+// time.
 func (c *containers) checkTakeover(i int, how string) {
 	act := acts[i]
 	s := newSpaceOn(c.T, c.Plane)
@@ -66,7 +67,7 @@ func (c *containers) checkTakeover(i int, how string) {
 	s.awaitPhase(act.example, batch.JobSucceeded)
 }
 
-// leader returns the identity of the process that leads: the name of its pod and a random part.
+// leader returns the identity of the leader: the name of its pod and a random part.
 func (c *containers) leader(lease string) string {
 	c.Helper()
 	l := &coordinationv1.Lease{}
@@ -83,7 +84,7 @@ func podOf(identity string) string {
 	return name
 }
 
-// awaitLeader waits until all replicas of a program are ready and one leads, and returns the pod of that one.
+// awaitLeader waits until all replicas of a program are ready and one of them leads, and returns the leader's pod.
 func (c *containers) awaitLeader(program string) *corev1.Pod {
 	c.Helper()
 	s, leader := c.system(), &corev1.Pod{}
@@ -100,8 +101,8 @@ func (c *containers) awaitLeader(program string) *corev1.Pod {
 	return leader
 }
 
-// keepKilled kills the process of a leader by SIGKILL, and again whenever the kubelet has started it anew. It could
-// lead again otherwise.
+// keepKilled kills the process of a leader with SIGKILL, and again whenever the kubelet has restarted it, because it
+// could become the leader again.
 func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	id := leader.Status.ContainerStatuses[0].ContainerID
@@ -114,7 +115,7 @@ func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 			p, err := c.Core.CoreV1().Pods(leader.Namespace).Get(ctx, leader.Name, metav1.GetOptions{})
 			if err == nil && p.Status.ContainerStatuses[0].State.Running != nil && p.Status.ContainerStatuses[0].ContainerID != id {
 				id = p.Status.ContainerStatuses[0].ContainerID
-				_ = c.daemon.trySignal(id, "SIGKILL") // if it has just ended, so much the better
+				_ = c.daemon.trySignal(id, "SIGKILL") // the process may already have exited
 			}
 			return false, nil
 		})
@@ -122,8 +123,8 @@ func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	return func() { cancel(); <-ended }
 }
 
-// keepFrozen stops the process of a leader by SIGSTOP. In the end it continues, and has to end itself, since another
-// one leads.
+// keepFrozen freezes the process of a leader with SIGSTOP. end continues the process and waits until it has exited,
+// because another replica leads.
 func (c *containers) keepFrozen(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	before := leader.Status.ContainerStatuses[0]

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkCommandLine starts a cluster on containerd by the command line, as docs/local.md describes, runs a job in its
-// containers, and removes the cluster with all that it has left in containerd.
+// checkCommandLine starts a cluster on containerd with t9k local, as docs/local.md describes, runs a job in its
+// containers, and verifies that a reset leaves no containers behind.
 func (d *containerd) checkCommandLine(t *testing.T) {
 	state, err := os.MkdirTemp("", "t9k") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *containerd) checkCommandLine(t *testing.T) {
 	if err != nil || len(nodes.Items) != 1 || !strings.HasPrefix(nodes.Items[0].Status.NodeInfo.ContainerRuntimeVersion, "containerd://") {
 		t.Errorf("nodes: %+v: %v", nodes, err)
 	}
-	// The image has no such file, and this machine has.
+	// The file exists on this machine but not in the image.
 	const program = `import os; print("accounts:", os.path.exists("/etc/passwd"))`
 	out := t9k("run", "--name", "hello", "--image", pythonName, "--replicas", "2", "--", "python3", "-c", program)
 	if !strings.Contains(out, "accounts: False\n") {

@@ -20,14 +20,14 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// chartValues is what the test sets of the chart.
+// chartValues is the file with the chart values of the test.
 const chartValues = "testdata/containers.values.yaml"
 
-// pythonName is the image of the pods that connect to others. The node has it: see pythonImage.
+// pythonName is the image of the client pods. The node has it: see pythonImage.
 const pythonName = "python:3"
 
-// flowClients are the pods that connect to the programs. The values of the chart select prometheus for the metrics and
-// proxy for the console. neighbour has only the namespace of prometheus, and namesake only its label.
+// flowClients holds the pods that connect to the programs. The values of the chart select prometheus for the metrics
+// and proxy for the console. neighbour shares only the namespace of prometheus, and namesake only its label.
 var flowClients = []struct{ name, namespace, app string }{
 	{"prometheus", "monitoring", "prometheus"},
 	{"neighbour", "monitoring", "other"},
@@ -35,15 +35,15 @@ var flowClients = []struct{ name, namespace, app string }{
 	{"proxy", "ingress", "proxy"},
 }
 
-// everyone are the names of all flowClients.
+// everyone lists the names of all flowClients.
 const everyone = "prometheus neighbour namesake proxy"
 
-// unnamedPort is a port of a pod of the operator that no policy names. The test listens on it.
+// unnamedPort is a port of an operator's pod that no policy allows. The test listens on it.
 const unnamedPort = 7070
 
-// flows are the clients that reach each port while the policies are in force. Clients reach the ports of webhooks and
-// probes because nobody can say from which addresses API servers and kubelets call. Those of this one node say nothing
-// about the policies: nodes always reach their own pods.
+// flows lists the clients that reach each port while the policies are in force. All clients reach the ports of webhooks
+// and probes, because the addresses from which API servers and kubelets call are unknown. The calls of this single node
+// do not test the policies: a node always reaches its own pods.
 var flows = []struct {
 	component string
 	port      int32
@@ -53,14 +53,13 @@ var flows = []struct {
 	{"operator", 8081, everyone}, // probes
 	{"operator", 8443, "prometheus"},
 	{"operator", unnamedPort, ""},
-	{"scheduler", 10259, everyone}, // probes, and metrics for whom the API server allows them
+	{"scheduler", 10259, everyone}, // probes, and metrics for users whom the API server authorizes
 	{"console", 8080, "proxy"},
 	{"console", 8081, everyone}, // probes
 }
 
 // checkNetworkPolicies verifies which clients reach the programs before and after the chart's policies are enforced.
-// The policies stay in force, so the following steps also verify that webhooks answer and that pods become ready under
-// them.
+// The policies stay in force, so the following steps also verify that webhooks answer and pods become ready under them.
 func (c *containers) checkNetworkPolicies() {
 	requirePacketFilter(c.T)
 	s := newSpaceOn(c.T, c.Plane)
@@ -86,8 +85,8 @@ func (c *containers) checkNetworkPolicies() {
 	c.checkWebhookAnswers()
 }
 
-// requirePacketFilter ends the test unless the network policy controller can work on this machine. The setting that it
-// changes is one of the test's own network namespace.
+// requirePacketFilter skips the test, or fails it if all requirements must be met, unless the network policy controller
+// can work on this machine. It changes a setting only in the test's own network namespace.
 func requirePacketFilter(t *testing.T) {
 	t.Helper()
 	for _, command := range [][]string{{"iptables", "-S"}, {"ipset", "list", "-name"}} {
@@ -95,13 +94,13 @@ func requirePacketFilter(t *testing.T) {
 			require.Missing(t, fmt.Sprintf("iptables and ipset (Debian: apt-get install iptables ipset): %v: %v: %s", command, err, out))
 		}
 	}
-	// The packets between two pods pass iptables only with it, because a bridge connects the pods.
+	// This setting makes packets between two pods pass through iptables, because a bridge connects the pods.
 	if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0); err != nil {
 		require.Missing(t, "the kernel's module br_netfilter: "+err.Error())
 	}
 }
 
-// enforcePolicies starts a network policy controller, which ends with the cluster.
+// enforcePolicies starts a network policy controller, which is stopped with the cluster.
 func (c *containers) enforcePolicies() *program.Program {
 	c.Helper()
 	path := os.Getenv("KUBEROUTER")
@@ -116,7 +115,7 @@ func (c *containers) enforcePolicies() *program.Program {
 	return controller
 }
 
-// flowAddresses returns the address of each of flows in pods of the programs.
+// flowAddresses returns the address of each entry of flows in the pods of the programs.
 func (c *containers) flowAddresses(s *space) []string {
 	c.Helper()
 	pods := map[string]*corev1.Pod{}
@@ -134,7 +133,8 @@ func (c *containers) flowAddresses(s *space) []string {
 	return addresses
 }
 
-// listen runs a server on unnamedPort in a pod of the operator, without which nobody would reach that port.
+// listen runs a server on unnamedPort in a pod of the operator, so that connections to the port would succeed without
+// the policies.
 func (c *containers) listen(s *space, p *corev1.Pod) {
 	c.Helper()
 	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{
@@ -147,7 +147,7 @@ func (c *containers) listen(s *space, p *corev1.Pod) {
 	s.Must(err)
 }
 
-// startFlowClient starts a pod that waits to be told where to connect to.
+// startFlowClient starts a pod from which the test connects to addresses.
 func startFlowClient(s *space, namespace, name, app string) {
 	s.Helper()
 	beside := s.Beside(namespace)
@@ -172,7 +172,7 @@ func startFlowClient(s *space, namespace, name, app string) {
 	})
 }
 
-// connect is a Python program that prints those of its arguments, addresses, that accept a connection.
+// connect is a Python program that prints the addresses among its arguments that accept a connection.
 const connect = `
 import socket, sys
 for address in sys.argv[1:]:
@@ -184,7 +184,7 @@ for address in sys.argv[1:]:
         pass
 `
 
-// awaitFlows waits until each address is reached by the clients that want names for it, and by no others.
+// awaitFlows waits until exactly the wanted clients reach each address.
 func (s *space) awaitFlows(what string, addresses []string, want map[string]string) {
 	s.Helper()
 	s.Await(what, func() error {

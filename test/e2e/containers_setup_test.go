@@ -22,21 +22,22 @@ import (
 
 var withContainers = flag.Bool("containers", false, "run the tests that need containerd and the images (make e2e-containers)")
 
-// chartDir is the chart.
+// chartDir is the directory of the chart.
 const chartDir = "../../charts/t9k-batch"
 
-// containerTools holds the programs of the machine that the container tests need.
+// containerTools holds the programs and files of the machine that the container tests need.
 type containerTools struct {
-	// busybox is a busybox that needs no libraries.
+	// busybox is the path of a statically linked busybox.
 	busybox string
-	// plugins is the folder of the CNI plugins.
+	// plugins is the directory of the CNI plugins.
 	plugins   string
 	helm, t9k string
-	// images is the folder that `make images` writes.
+	// images is the directory that `make images` writes.
 	images string
 }
 
-// requireContainers finds what the tests with containers need, or ends the test.
+// requireContainers finds the requirements of the tests with containers. Without them it skips the test, or fails it if
+// all requirements must be met.
 func requireContainers(t *testing.T) containerTools {
 	t.Helper()
 	if !*withContainers {
@@ -60,7 +61,8 @@ func requireContainers(t *testing.T) containerTools {
 		require.Missing(t, "CNI plugins (Debian: apt-get install containernetworking-plugins)")
 	}
 	for _, path := range []string{"/bin/busybox", "/usr/bin/busybox"} {
-		if exec.Command("ldd", path).Run() != nil && exec.Command(path, "true").Run() == nil { // ldd fails for static programs
+		// ldd fails for static programs.
+		if exec.Command("ldd", path).Run() != nil && exec.Command(path, "true").Run() == nil {
 			tools.busybox = path
 		}
 	}
@@ -73,8 +75,9 @@ func requireContainers(t *testing.T) containerTools {
 	return tools
 }
 
-// requireNetworkNamespace ends the test unless it has a network namespace of its own, apart from the first process's.
-// The bridge of the pods and the rules of the network policy controller end with it, and no other cluster sees them.
+// requireNetworkNamespace skips the test, or fails it if all requirements must be met, unless it runs in a separate
+// network namespace. The bridge of the pods and the rules of the network policy controller disappear with the
+// namespace, and no other cluster sees them.
 func requireNetworkNamespace(t *testing.T) {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
@@ -86,14 +89,14 @@ func requireNetworkNamespace(t *testing.T) {
 	}
 	loopback, err := netlink.LinkByName("lo")
 	if err == nil {
-		err = netlink.LinkSetUp(loopback) // it is down in a new namespace
+		err = netlink.LinkSetUp(loopback) // the loopback interface is down in a new namespace
 	}
 	if err != nil {
 		t.Fatal("setting up the loopback device: ", err)
 	}
 }
 
-// runHelm runs Helm, which must succeed.
+// runHelm runs Helm, and fails the test if Helm fails.
 func (c containerTools) runHelm(t *testing.T, kubeconfig string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(c.helm, args...)
@@ -107,8 +110,8 @@ func (c containerTools) runHelm(t *testing.T, kubeconfig string, args ...string)
 	}
 }
 
-// containerd is a containerd of the test's own. Its settings, its data and its network are apart from those of the
-// machine's, if there is one.
+// containerd is a separate containerd for the test. Its settings, data and network are independent of a containerd of
+// the machine.
 type containerd struct {
 	tools       containerTools
 	dir, socket string
@@ -116,7 +119,8 @@ type containerd struct {
 	program     *program.Program
 }
 
-// containerdConfig is the configuration. The machine may deny a negative oom_score_adj, as some virtual machines do.
+// containerdConfig is the configuration of containerd. It allows for machines that deny a negative oom_score_adj, such
+// as some virtual machines.
 const containerdConfig = `version = 2
 root = "%[1]s/root"
 state = "%[1]s/state"
@@ -135,13 +139,14 @@ state = "%[1]s/state"
     conf_dir = "%[1]s/cni"
 `
 
-// cniConfig connects pods by a bridge, which the test makes: the plugin would turn on forwarding of packets if it made
-// the bridge a gateway, and the embedded cluster works without.
+// cniConfig connects pods with a bridge that the test creates. If the plugin made the bridge a gateway, it would enable
+// packet forwarding, which the embedded cluster does not need.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"type": "bridge", "bridge": "%s", "ipam": {
   "type": "host-local", "dataDir": "%s/addresses", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 
-// startContainerd starts a containerd, which ends with the test. A cluster that uses it must end before.
+// startContainerd starts a containerd, which is stopped at the end of the test. A cluster that uses it must be stopped
+// before.
 func startContainerd(t *testing.T, tools containerTools) *containerd {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t9k-node-") //nolint:usetesting // that of t.TempDir is too long for sockets
@@ -166,7 +171,7 @@ func startContainerd(t *testing.T, tools containerTools) *containerd {
 	return d
 }
 
-// start starts the program and waits until it answers.
+// start starts containerd and waits until it answers.
 func (d *containerd) start(t *testing.T) {
 	t.Helper()
 	var err error
@@ -188,14 +193,14 @@ func (d *containerd) restart(t *testing.T) {
 	d.start(t)
 }
 
-// connect makes the bridge of the pods and has containerd use it.
+// connect creates the bridge of the pods and makes containerd use it.
 func (d *containerd) connect(t *testing.T) {
 	t.Helper()
 	subnet := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 0), Mask: net.CIDRMask(24, 32)}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = d.bridge
-	// Without an address of its own the bridge takes one of its ports and changes it as pods come and go. The other
-	// pods then send to the old one for half a minute.
+	// Without a fixed hardware address, the bridge takes that of one of its ports and changes it as pods come and go.
+	// The other pods then send to the old address for half a minute.
 	attributes.HardwareAddr = net.HardwareAddr{2, 't', '9', 'k', 0, 1}
 	bridge := &netlink.Bridge{LinkAttrs: attributes}
 	gateway := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 1), Mask: subnet.Mask}
@@ -232,7 +237,7 @@ func (d *containerd) tryCtr(args ...string) (string, error) {
 	return string(out), err
 }
 
-// signal sends a signal to the process of a container.
+// signal sends a signal to the main process of a container.
 func (d *containerd) signal(t *testing.T, id, signal string) {
 	t.Helper()
 	if err := d.trySignal(id, signal); err != nil {
@@ -245,7 +250,7 @@ func (d *containerd) trySignal(id, signal string) error {
 	return err
 }
 
-// remove ends containerd and removes what it has left. Its pods have gone with the cluster.
+// remove stops containerd and removes its files, mounts and bridge. The pods were deleted with the cluster.
 func (d *containerd) remove(t *testing.T) {
 	if d.program != nil {
 		if t.Failed() {

@@ -25,8 +25,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// TestContainers installs the chart with the images of `make images` on a node that runs containers, as people do, and
-// runs jobs there. The steps share one cluster, because an installation takes half a minute.
+// TestContainers verifies an installation of the chart with the images of `make images` on a node that runs containers,
+// and runs jobs there. The steps share one cluster, because an installation takes half a minute.
 func TestContainers(t *testing.T) {
 	c := newContainers(t)
 	began := time.Now()
@@ -48,8 +48,8 @@ type containers struct {
 	helm   func(args ...string)
 }
 
-// newContainers starts a containerd, which has all images, and a Kubernetes without TensorStack Batch on it. Before
-// that, a cluster of the command line runs on it: a containerd has one kubelet.
+// newContainers starts a containerd that has all images, and a Kubernetes cluster without TensorStack Batch on it.
+// Before that, a cluster of t9k local runs on the same containerd, because a containerd serves only one kubelet.
 func newContainers(t *testing.T) *containers {
 	tools := requireContainers(t)
 	d := startContainerd(t, tools)
@@ -61,7 +61,7 @@ func newContainers(t *testing.T) *containers {
 	return c
 }
 
-// step returns a sub-test on the cluster.
+// step returns a sub-test that runs check on the cluster.
 func (c *containers) step(check func(*containers)) func(*testing.T) {
 	return func(t *testing.T) {
 		own := *c
@@ -70,12 +70,12 @@ func (c *containers) step(check func(*containers)) func(*testing.T) {
 	}
 }
 
-// system is the namespace that the chart is installed in.
+// system returns the namespace in which the chart is installed.
 func (c *containers) system() *namespace.Test {
 	return &namespace.Test{T: c.T, Plane: c.Plane, Namespace: config.Namespace}
 }
 
-// install installs the chart, in a namespace that refuses pods which are not restricted.
+// install installs the chart in a namespace that enforces the Pod Security level restricted.
 func (c *containers) install() {
 	c.Helper()
 	s := c.system()
@@ -86,8 +86,8 @@ func (c *containers) install() {
 	applyPullPolicy(s.Beside(metav1.NamespaceDefault))
 }
 
-// checkPrograms looks at the pods of the installation: two ready ones of each program, in containers that have not
-// restarted.
+// checkPrograms verifies that each program has two ready pods, whose containers have not restarted, and that the
+// webhook answers.
 func (c *containers) checkPrograms() {
 	s := c.system()
 	count := map[string]int{}
@@ -106,8 +106,8 @@ func (c *containers) checkPrograms() {
 	c.checkWebhookAnswers()
 }
 
-// checkWebhookAnswers creates a job, without storing it, and looks whether the webhook has set a default. The API
-// server creates jobs also when the webhook does not answer.
+// checkWebhookAnswers verifies, with a dry run, that the webhook sets a default in a new job. The creation alone would
+// not show this, because the API server also accepts jobs if the webhook does not answer.
 func (c *containers) checkWebhookAnswers() {
 	c.Helper()
 	if err := c.createDefaulted(); err != nil {
@@ -115,7 +115,8 @@ func (c *containers) checkWebhookAnswers() {
 	}
 }
 
-// createDefaulted creates a job and returns an error if that fails or if the job lacks the webhook's defaults.
+// createDefaulted creates a job as a dry run, and returns an error if that fails or if the job lacks the webhook's
+// defaults.
 func (c *containers) createDefaulted() error {
 	yes, low, high := true, int32(2), int32(4)
 	j := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
@@ -133,8 +134,8 @@ func (c *containers) createDefaulted() error {
 	return nil
 }
 
-// checkExamples runs the examples that need no PyTorch, as TestExamplesDoWhatTheyDescribe does where containers are
-// processes.
+// checkExamples runs the examples that need no PyTorch. TestExamplesDoWhatTheyDescribe does the same where containers
+// are processes.
 func (c *containers) checkExamples() {
 	for name, run := range examplesWithoutTorch {
 		c.Run(name, func(t *testing.T) {
@@ -148,12 +149,13 @@ func (c *containers) checkExamples() {
 	}
 }
 
-// untilTold is the command of a replica that ends once tellToEnd has told it to.
+// untilTold is the command of a replica that runs until tellToEnd is called.
 var untilTold = []string{"sh", "-c", "until [ -e /tmp/end ]; do sleep 0.2; done"}
 
 func tellToEnd(s *space, pod string) { s.exec(s.Namespace, pod, "main", "touch /tmp/end") }
 
-// checkRestarts kills kubelet and containerd while a job, a gang of a queue and two examples run.
+// checkRestarts kills the kubelet and containerd while a job, a gang in a queue and two examples run, and verifies that
+// their containers continue.
 func (c *containers) checkRestarts() {
 	s := newSpaceOn(c.T, c.Plane)
 	role := jobs.Role("worker", 2, untilTold...)
@@ -206,8 +208,8 @@ func (c *containers) checkRestarts() {
 	}
 }
 
-// checkLostLease fails unless a container of the operator or the scheduler was started again because the one before
-// could not renew its lease in time, which a slow machine may cause.
+// checkLostLease fails unless a container of the operator or the scheduler was restarted because it could not renew its
+// lease in time, which can happen on a slow machine.
 func (c *containers) checkLostLease(p *corev1.Pod, state corev1.ContainerStatus) {
 	c.Helper()
 	system := c.system()
@@ -218,10 +220,11 @@ func (c *containers) checkLostLease(p *corev1.Pod, state corev1.ContainerStatus)
 	}
 }
 
-// creations is how many jobs are created, at least, while the operator rolls.
+// creations is the minimum number of jobs created during the rolling upgrade of the operator.
 const creations = 1000
 
-// checkRollingUpgrade creates jobs while Helm replaces the operators.
+// checkRollingUpgrade verifies that jobs can be created, with the webhook's defaults, while Helm replaces the
+// operators.
 func (c *containers) checkRollingUpgrade() {
 	old := containerIDs(c.system())
 	var rolled atomic.Bool

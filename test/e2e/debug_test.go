@@ -25,8 +25,8 @@ func (s *space) setDebug(name string, on bool) {
 	})
 }
 
-// TestDebugRunReplacesCommands verifies §8: which commands run in a debug run, and that the switch can be turned off
-// and on again.
+// TestDebugRunReplacesCommands verifies which commands run in a debug run, and that debug mode can be turned off and on
+// again.
 func TestDebugRunReplacesCommands(t *testing.T) {
 	s := newSpace(t)
 	fails := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}, PeriodSeconds: 1, FailureThreshold: 1}
@@ -66,8 +66,8 @@ func TestDebugRunReplacesCommands(t *testing.T) {
 	}
 }
 
-// TestDebugRunHasNoResult verifies §8: the finish rules do not apply to a debug run, whatever the exit codes of its
-// commands, and the real run that follows starts without charges.
+// TestDebugRunHasNoResult verifies that the finish rules do not apply to a debug run, whatever the exit codes of its
+// commands, and that the following real run starts without charges.
 func TestDebugRunHasNoResult(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("try", role("worker", 2, gate.Obey))
@@ -88,8 +88,8 @@ func TestDebugRunHasNoResult(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("try", batch.JobSucceeded), map[string]int{"try-worker-0": 0, "try-worker-1": 0})
 }
 
-// TestDebugSwitchReplacesPodsWithoutCharge verifies §8 for both directions on a live job: pods of the other mode are
-// replaced, and nothing is charged.
+// TestDebugSwitchReplacesPodsWithoutCharge verifies, for both directions on a live job, that the pods of the other mode
+// are replaced and no restart is charged.
 func TestDebugSwitchReplacesPodsWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("flip", role("worker", 1, gate.Obey)))
@@ -112,7 +112,7 @@ func TestDebugSwitchReplacesPodsWithoutCharge(t *testing.T) {
 	}
 }
 
-// TestOlderSpellingOfEnabledIsAccepted verifies §8: the operator reads `enable` if `enabled` is unset.
+// TestOlderSpellingOfEnabledIsAccepted verifies that the operator reads `enable` if `enabled` is unset.
 func TestOlderSpellingOfEnabledIsAccepted(t *testing.T) {
 	t.Parallel()
 	t.Run("debug", func(t *testing.T) {

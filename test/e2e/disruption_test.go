@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestDisruptedPodsAreReplacedWithoutCharge verifies §5: a deleted or evicted pod is replaced, and nothing is charged.
-// The job allows no restart, so any charge would end it.
+// TestDisruptedPodsAreReplacedWithoutCharge verifies that a deleted or evicted pod is replaced without a charge. The
+// job allows no restart, so any charge would end it.
 func TestDisruptedPodsAreReplacedWithoutCharge(t *testing.T) {
 	t.Parallel()
 	for name, disrupt := range map[string]func(*space, *corev1.Pod) error{
@@ -55,8 +55,9 @@ func TestDisruptedPodsAreReplacedWithoutCharge(t *testing.T) {
 	}
 }
 
-// TestPodOverItsStorageLimitIsCharged verifies §5: a pod that its kubelet evicts because it exceeds the size limit of
-// its volume is a failure of the replica, so a replica that always exceeds the limit ends its job.
+// TestPodOverItsStorageLimitIsCharged verifies that the eviction of a pod by its kubelet, because the pod exceeds the
+// size limit of its volume, counts as a failure of the replica, so that a replica that always exceeds the limit ends
+// its job.
 func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
 	s := lend(t, quick)
 	worker := jobs.Restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
@@ -73,7 +74,8 @@ func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
 	}
 }
 
-// TestReplacementWaitsForTheOldPod verifies §5: a replacement starts when the old pod is gone, however long that takes.
+// TestReplacementWaitsForTheOldPod verifies that a replacement starts when the old pod is deleted, however long that
+// takes.
 func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, `trap 'read x < /gate/leave; echo left >> /gate/$HOSTNAME.starts; exit 0' TERM
@@ -100,8 +102,8 @@ func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	}
 }
 
-// TestPreemptedPodIsReplacedWithoutCharge verifies §5 and §11: if the scheduler preempts a pod, the job reports why it
-// waits, and continues when there is room.
+// TestPreemptedPodIsReplacedWithoutCharge verifies that a job whose pod the scheduler preempts reports why it waits,
+// and continues when there is room.
 func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)
@@ -119,7 +121,7 @@ func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	high.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
 	high.SetNamespace(s.Namespace)
 	for err := s.Client.Create(t.Context(), high); err != nil; err = s.Client.Create(t.Context(), high) {
-		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's cache may lack it
+		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's cache may not have it yet
 			t.Fatal(err)
 		}
 	}

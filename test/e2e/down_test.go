@@ -18,8 +18,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// leaving is gate.Obey with a handler of SIGTERM that records the signal at the gate and fails, as training programs
-// do. Another process waits for the order, because a shell does not handle signals while it reads.
+// leaving is gate.Obey with a handler of SIGTERM that records the signal at the gate and exits with an error, as
+// training programs do. A child process waits for the order, because a shell does not handle signals while it reads.
 const leaving = `trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
 	echo started >> /gate/$HOSTNAME.starts
 	cat /gate/$HOSTNAME > /tmp/code & wait $!; exit $(cat /tmp/code)`
@@ -27,11 +27,12 @@ const leaving = `trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
 // deaf is gate.Obey with SIGTERM ignored.
 const deaf = `trap '' TERM; ` + gate.Obey
 
-// downGrace is how long pods may take to end with their cluster. Those that cannot be asked to end take all of it.
+// downGrace is the time that pods have to terminate when their cluster stops. Pods that do not react to the signal take
+// all of it.
 const downGrace = 20 * time.Second
 
 // TestJobsContinueAfterDownAndUp verifies that a cluster that stops terminates its pods without charging them. When it
-// starts again, jobs continue with new pods, and ended jobs remain ended.
+// starts again, unfinished jobs continue with new pods, and finished jobs remain finished.
 func TestJobsContinueAfterDownAndUp(t *testing.T) {
 	w := newStopped(t)
 	if err := w.Env.Down(downGrace); err != nil {
@@ -45,8 +46,8 @@ func TestJobsContinueAfterDownAndUp(t *testing.T) {
 	w.goOn()
 }
 
-// TestJobsContinueAfterMachineProcessIsKilled verifies that pods that ran when the machine process was killed count as
-// lost with their node, without a charge.
+// TestJobsContinueAfterMachineProcessIsKilled verifies that the pods that were running when the machine process was
+// killed count as lost with their node, without a charge.
 func TestJobsContinueAfterMachineProcessIsKilled(t *testing.T) {
 	w := newStopped(t)
 	if err := w.Env.KillMachine(); err != nil {
@@ -60,7 +61,7 @@ func TestJobsContinueAfterMachineProcessIsKilled(t *testing.T) {
 	}
 }
 
-// stopped are jobs of all kinds, none of which allows a restart, on a cluster that is about to stop.
+// stopped holds jobs of all kinds, none of which allows a restart, on a cluster that is about to stop.
 type stopped struct {
 	*space
 	jobs  []client.Object

@@ -48,10 +48,10 @@ func (s *space) example(name string) *batch.GenericJob {
 	return j
 }
 
-// trainingExamples are the examples that the training tests run (make e2e-torch).
+// trainingExamples holds the examples that the training tests run (make e2e-torch).
 var trainingExamples = map[string]bool{"ddp": true, "torchrun": true, "elastic": true, "resume": true}
 
-// checkLog compares the whole log of a replica's main container with a regular expression.
+// checkLog verifies that the whole log of a replica's main container matches a regular expression.
 func (s *space) checkLog(pod, want string) {
 	s.Helper()
 	if got := s.log(pod, "main"); !regexp.MustCompile("^(?:" + want + ")$").MatchString(got) {
@@ -85,8 +85,8 @@ func TestExampleHelloEndsWithinFiveSeconds(t *testing.T) {
 	await.Overdue(t, fmt.Sprintf("examples/hello took %s, want at most %s", took, helloTime))
 }
 
-// examplesWithoutTorch are the tests of all examples that need no PyTorch but for hello. Their jobs exist already,
-// unless createdByTest names them.
+// examplesWithoutTorch holds the tests of all examples that need no PyTorch, except hello. Their jobs already exist,
+// unless createdByTest contains them.
 var (
 	examplesWithoutTorch = map[string]func(*space){
 		"parameter-server": exampleParameterServer,
@@ -104,7 +104,7 @@ var (
 	createdByTest = map[string]bool{"tensorflow-cluster": true, "tensorboard": true}
 )
 
-// TestExamplesDoWhatTheyDescribe runs the other examples to the end that their comments describe.
+// TestExamplesDoWhatTheyDescribe verifies that the other examples end as their comments describe.
 func TestExamplesDoWhatTheyDescribe(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(examples)
@@ -127,7 +127,7 @@ func TestExamplesDoWhatTheyDescribe(t *testing.T) {
 	}
 }
 
-// exampleTensorFlowCluster verifies §10: every replica of the cluster reaches every other one at its address in
+// exampleTensorFlowCluster verifies that every replica of the cluster reaches every other replica at its address in
 // TF_CONFIG.
 func exampleTensorFlowCluster(s *space) {
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -171,7 +171,8 @@ func exampleFailureRule(s *space) {
 	if c := jobs.Condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
 		s.Errorf("condition Failed: %+v", c)
 	}
-	known := jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed // unless the machine was so slow that it still ran
+	// On a slow machine it may still be running.
+	known := jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed
 	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool {
 		names := podNames(p)
 		return names == "failure-rule-worker-0 failure-rule-worker-2 " || !known && names == "failure-rule-worker-0 "

@@ -15,7 +15,7 @@ import (
 )
 
 // TestJobReportsThatItsQueueIsTooSmall verifies that a job that exceeds its queue's quota reports it, that "t9k run"
-// ends if a flag asks for that, and that the job starts when the quota is raised.
+// exits if a flag asks for that, and that the job starts when the quota is raised.
 func TestJobReportsThatItsQueueIsTooSmall(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "50m")

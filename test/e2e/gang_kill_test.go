@@ -19,13 +19,13 @@ import (
 
 var gangKills = flag.Int("gang-kills", 6, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
 
-// together is a script whose replica continues once %d replicas of its job have started, so a gang that starts in part
-// hangs.
+// together is a script whose replica continues once %d replicas of its job have started, so that a gang that starts
+// only in part never finishes.
 const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
 
 // TestGangsSurviveKillsOfOperatorAndScheduler kills the operator and the scheduler repeatedly while gangs start that do
-// not all fit the quota. Each job ends with the same result and counts as without kills, no gang starts in part, and
-// the quota is never exceeded.
+// not all fit into the quota. It verifies that each job ends with the same result and counts as without kills, that no
+// gang starts in part, and that the quota is never exceeded.
 func TestGangsSurviveKillsOfOperatorAndScheduler(t *testing.T) {
 	requireFaults(t)
 	s := lend(t, fragile)
@@ -48,8 +48,8 @@ func TestGangsSurviveKillsOfOperatorAndScheduler(t *testing.T) {
 	t.Log(k.summary(round))
 }
 
-// playGangs runs jobs of one, three and four replicas that do not all fit a quota of 50m together, and a job whose
-// queue allows a maximum duration of 2 s, after which the operator must not create its pods again.
+// playGangs runs jobs of one, three and four replicas that do not all fit into a quota of 50m together, and a job whose
+// queue allows a maximum duration of 2 s, after which the operator must not recreate its pods.
 func (s *space) playGangs(queue, short string, round int) {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
@@ -84,7 +84,8 @@ func (s *space) watchQuota(quota int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool { // ends with ctx
+		// This returns when ctx ends.
+		_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool {
 			sum := int64(0)
 			for _, p := range follow.Typed[*corev1.Pod](objects) {
 				if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
@@ -104,7 +105,7 @@ func (s *space) watchQuota(quota int64) {
 }
 
 // TestRestartedSchedulerDoesNotEvictRunningReplicas verifies that a restarted scheduler does not mistake a gang that
-// lacks a replica for a gang that was never whole, whose running pods it would evict.
+// lacks a replica for a gang that never started completely, whose running pods it would evict.
 func TestRestartedSchedulerDoesNotEvictRunningReplicas(t *testing.T) {
 	s := lend(t, fragile)
 	q := s.queue("q", "100m")
@@ -117,7 +118,7 @@ func TestRestartedSchedulerDoesNotEvictRunningReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AwaitReady(t)
-	// The scheduler checks such gangs once a second. Each job that starts here shows that it has run a round.
+	// The scheduler checks such gangs once a second. Each job that starts here shows that it has completed a round.
 	for i := range 3 {
 		name := fmt.Sprintf("meanwhile-%d", i)
 		s.Create(s.gang(name, q, requesting(role("w", 1, "sleep 1"), "1m")))

@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestElasticJobGrowsAsItsQueueHasRoom verifies that an elastic job starts with its minimum number of replicas, gets
+// TestElasticJobGrowsAsItsQueueHasRoom verifies that an elastic job starts with its minimum number of replicas, adds
 // the others one by one as there is room, and releases room when it is scaled down. The minimum of its group does not
-// depend on the size.
+// depend on its size.
 func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "30m")
@@ -58,8 +58,8 @@ func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 	}
 }
 
-// TestElasticJobWaitsForItsMinimum verifies that an elastic job whose minimum does not fit runs no replica, to whatever
-// size it is scaled.
+// TestElasticJobWaitsForItsMinimum verifies that an elastic job whose minimum does not fit runs no replica, whatever
+// size it is scaled to.
 func TestElasticJobWaitsForItsMinimum(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "15m")

@@ -55,8 +55,8 @@ func taking(r batch.ReplicaSpec, slot corev1.ResourceName) batch.ReplicaSpec {
 	return r
 }
 
-// TestPreemptedJobWaitsAndRunsAgain verifies that a job that is preempted by a more important queue waits, is not
-// charged, and runs again.
+// TestPreemptedJobWaitsAndRunsAgain verifies that a job that is preempted for a job of a queue with a higher priority
+// waits, is not charged, and runs again.
 func TestPreemptedJobWaitsAndRunsAgain(t *testing.T) {
 	s := newSpace(t)
 	slot := s.slots(4)
@@ -132,8 +132,8 @@ func TestElasticJobLosesSpareReplicasFirst(t *testing.T) {
 	s.awaitSize(j, map[string]int{"node": 4})
 }
 
-// TestJobOlderThanItsQueueAllowsFails verifies that a job whose pods are older than its queue allows fails with that
-// reason, and is not restarted for it however much its policy would allow.
+// TestJobOlderThanItsQueueAllowsFails verifies that a job whose pods are older than its queue allows fails for that
+// reason, and is not restarted, whatever its restart policy allows.
 func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	t.Parallel()
 	for policy, left := range map[batch.CleanUpPolicy]string{
@@ -168,7 +168,7 @@ func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	}
 }
 
-// TestWaitingJobOlderThanItsQueueAllowsFails verifies that the maximum age also applies to pods that wait.
+// TestWaitingJobOlderThanItsQueueAllowsFails verifies that the maximum age also applies to waiting pods.
 func TestWaitingJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m", func(q *scheduling.QueueSpec) { q.MaxDuration = "2s" })

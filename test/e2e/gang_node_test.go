@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestGangOnALostNodeIsReplacedTogether verifies that the pods of a gang whose node is lost are replaced without
+// TestGangOnALostNodeIsReplacedTogether verifies that the pods of a gang whose node is lost are replaced without a
 // charge. The replacements wait together until there is a node, and the job reports that.
 func TestGangOnALostNodeIsReplacedTogether(t *testing.T) {
 	s := lend(t, quick)
@@ -54,7 +54,7 @@ func TestGangOnALostNodeIsReplacedTogether(t *testing.T) {
 	for name := range old {
 		s.awaitStarts(name, 2)
 	}
-	s.awaitEnded(left...) // so nobody but the new ones takes orders
+	s.awaitEnded(left...) // so that only the new processes take orders
 	s.awaitPhase("lost", batch.JobRunning)
 	s.finish("lost", "w", 2)
 	if n := s.job("lost").Status.BackoffCount; n != 0 {

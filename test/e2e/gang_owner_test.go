@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestDeletedPodGroupIsRestored verifies that a job creates its PodGroup again, whether it waits or runs, and that no
+// TestDeletedPodGroupIsRestored verifies that the PodGroup of a waiting and of a running job is recreated, and that no
 // replica starts twice.
 func TestDeletedPodGroupIsRestored(t *testing.T) {
 	s := newSpace(t)
@@ -65,7 +65,7 @@ func TestJobWaitsForTakenPodGroupName(t *testing.T) {
 }
 
 // TestWaitingJobThatIsDeletedLeavesNothing verifies that a job that is deleted while it waits leaves no objects, and
-// that another job of its name starts without its state.
+// that another job with its name does not inherit its state.
 func TestWaitingJobThatIsDeletedLeavesNothing(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "10m")
@@ -88,7 +88,7 @@ func TestWaitingJobThatIsDeletedLeavesNothing(t *testing.T) {
 	s.checkOutput([]string{"queue", "describe", q}, "Waiting nobody")
 }
 
-// TestPriorityReordersWaitingJobs verifies that a change of its priority changes the place of a waiting job.
+// TestPriorityReordersWaitingJobs verifies that a change of its priority changes the position of a waiting job.
 func TestPriorityReordersWaitingJobs(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "20m")

@@ -15,7 +15,7 @@ import (
 )
 
 // TestPausedJobReleasesItsQuota verifies that a paused job uses no quota, and that it waits like any other job when it
-// resumes.
+// is resumed.
 func TestPausedJobReleasesItsQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
@@ -42,8 +42,8 @@ func TestPausedJobReleasesItsQuota(t *testing.T) {
 	s.finish("a", "w", 2)
 }
 
-// TestResumedGangDoesNotWaitForFinishedReplicas verifies that replicas that succeeded before a pause do not count for
-// the gang that resumes.
+// TestResumedGangDoesNotWaitForFinishedReplicas verifies that replicas that succeeded before a pause do not count
+// towards the gang that resumes.
 func TestResumedGangDoesNotWaitForFinishedReplicas(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
@@ -64,8 +64,8 @@ func TestResumedGangDoesNotWaitForFinishedReplicas(t *testing.T) {
 	s.checkStarts(map[string]int{"half-w-0": 1, "half-v-0": 1})
 }
 
-// TestClosedQueueStartsNoNewJob verifies that a closed queue keeps waiting jobs waiting, refuses new jobs, and starts
-// replacements for running jobs.
+// TestClosedQueueStartsNoNewJob verifies that jobs that wait in a closed queue keep waiting, that the queue refuses new
+// jobs, and that replacements for replicas of running jobs start.
 func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
@@ -82,7 +82,7 @@ func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s.checkOutput([]string{"queue", "list"})
 	late := s.gang("late", q, requesting(role("w", 1, gate.Obey), "1m"))
 	late.SetNamespace(s.Namespace)
-	s.Await("the closed queue takes no new job", func() error { // the API server hears of a queue a moment later
+	s.Await("the closed queue takes no new job", func() error { // the API server observes the queue a moment later
 		err := s.Client.Create(t.Context(), late.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "is closed") {
 			return fmt.Errorf("a job that is created: %w", err)
@@ -92,7 +92,7 @@ func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s.orders("runs-w-0", 1, 0)
 	s.order("runs-w-1", 0)
 	s.awaitPhase("runs", batch.JobSucceeded)
-	// If no pod of a job runs, a restart counts as a new start.
+	// If no pod of a job is running, a restart counts as a new start.
 	s.order("alone-w-0", 1)
 	s.awaitWaits("alone", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkNoNode("waits")
@@ -129,7 +129,7 @@ func TestJobWaitsWhileItsQueueIsMissing(t *testing.T) {
 }
 
 // TestRunningJobContinuesAboveLoweredQuota verifies that pods continue to run if the quota is lowered below their use,
-// and that new pods wait, including replacements.
+// and that new pods, including replacements, wait.
 func TestRunningJobContinuesAboveLoweredQuota(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")

@@ -124,7 +124,7 @@ func (s *space) checkNoNode(job string) {
 	}
 }
 
-// t9kOutput returns the output of the command line.
+// t9kOutput returns the output of a t9k command.
 func (s *space) t9kOutput(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer
@@ -134,8 +134,8 @@ func (s *space) t9kOutput(args ...string) string {
 	return out.String()
 }
 
-// checkOutput waits until the command line prints the wanted texts, because the objects that it reads may be updated a
-// moment after the object that the test has waited for.
+// checkOutput waits until a t9k command prints the wanted texts, because the objects that it reads may be updated a
+// moment after the object for which the test has waited.
 func (s *space) checkOutput(args []string, want ...string) {
 	s.Helper()
 	line, text := strings.Join(args, " "), ""
@@ -152,7 +152,7 @@ func (s *space) checkOutput(args []string, want ...string) {
 	s.Logf("t9k %s\n%s", line, text)
 }
 
-// finish ends all replicas of one role of a job with success, and waits for the job's success.
+// finish makes all replicas of one role of a job succeed, and waits for the job's success.
 func (s *space) finish(job, role string, replicas int) {
 	s.Helper()
 	for rank := range replicas {

@@ -26,8 +26,8 @@ func exampleGang(s *space) {
 	}
 }
 
-// TestGangWithoutRoomDoesNotStartInPart verifies that a gang that does not fit the node does not start in part, and
-// that the job reports the reason.
+// TestGangWithoutRoomDoesNotStartInPart verifies that no pod of a gang that does not fit onto the node starts, and that
+// the job reports the reason.
 func TestGangWithoutRoomDoesNotStartInPart(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("large", role("worker", 3, gate.Obey))

@@ -30,9 +30,9 @@ func (s *space) awaitReason(job string, reason batch.Reason, parts ...string) {
 	})
 }
 
-// TestJobReportsMissingConfigMap verifies §13: the job reports the ConfigMap that its pods lack, and continues when it
-// is created. It is not parallel, so that it runs before most others: on a busy node the kubelet takes minutes until it
-// looks for the ConfigMap again.
+// TestJobReportsMissingConfigMap verifies that a job reports the ConfigMap that its pods lack, and continues when it is
+// created. The test is not parallel, so that it runs before most others: on a busy node, the kubelet takes minutes
+// until it looks for the ConfigMap again.
 func TestJobReportsMissingConfigMap(t *testing.T) {
 	settings := corev1.LocalObjectReference{Name: "settings"}
 	for name, add := range map[string]func(*corev1.PodSpec){
@@ -57,7 +57,7 @@ func TestJobReportsMissingConfigMap(t *testing.T) {
 	}
 }
 
-// TestJobReportsMissingVolumeClaim verifies §13 for a PersistentVolumeClaim.
+// TestJobReportsMissingVolumeClaim verifies that a job reports the PersistentVolumeClaim that its pods lack.
 func TestJobReportsMissingVolumeClaim(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")
@@ -68,8 +68,8 @@ func TestJobReportsMissingVolumeClaim(t *testing.T) {
 	s.awaitEvent("lacking", batch.ReasonUnschedulable, `persistentvolumeclaim "data" not found`)
 }
 
-// TestJobReportsExhaustedResourceQuota verifies §13: if a ResourceQuota refuses the pods, the job reports the API
-// server's message, and continues when the quota is raised.
+// TestJobReportsExhaustedResourceQuota verifies that a job whose pods a ResourceQuota refuses reports the API server's
+// message, and continues when the quota is raised.
 func TestJobReportsExhaustedResourceQuota(t *testing.T) {
 	s := newSpace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}}
@@ -77,7 +77,7 @@ func TestJobReportsExhaustedResourceQuota(t *testing.T) {
 	namespace.AwaitList(s.Test, "the quota is in force", &corev1.ResourceQuotaList{}, func(q []*corev1.ResourceQuota) bool {
 		return len(q) == 1 && len(q[0].Status.Hard) > 0
 	})
-	s.Create(s.newJob("many", role("worker", 3, gate.Obey))) // a pod that has ended would not count
+	s.Create(s.newJob("many", role("worker", 3, gate.Obey))) // finished pods would not count
 	s.awaitReason("many", batch.ReasonCreateRefused, "exceeded quota: small")
 	s.awaitEvent("many", batch.ReasonCreateRefused, "exceeded quota: small")
 	raised := quota.DeepCopy()
@@ -94,8 +94,8 @@ func TestJobReportsExhaustedResourceQuota(t *testing.T) {
 	}
 }
 
-// TestJobWaitsForTakenNames verifies §2: the operator leaves a pod or Service of another owner with a needed name alone
-// and reports its owner; the job continues when the name is free.
+// TestJobWaitsForTakenNames verifies that the operator does not touch a pod or Service of another owner whose name a
+// job needs, that the job reports the owner, and that it continues when the name is free.
 func TestJobWaitsForTakenNames(t *testing.T) {
 	t.Parallel()
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", Controller: new(true)}}
@@ -109,7 +109,7 @@ func TestJobWaitsForTakenNames(t *testing.T) {
 			owner := owner[0]
 			owner.UID = somebody.UID
 			taken.SetOwnerReferences([]metav1.OwnerReference{owner})
-			// A pod with the labels of the job's own pods is not adopted either.
+			// The operator does not adopt a pod with the labels of the job's own pods either.
 			taken.SetLabels(map[string]string{batch.LabelJobName: "wanted", batch.LabelJobKind: "GenericJob"})
 			s.Create(taken)
 			uid := taken.GetUID()
@@ -129,8 +129,8 @@ func TestJobWaitsForTakenNames(t *testing.T) {
 	}
 }
 
-// TestJobReportsRefusedPod verifies §13: if the API server refuses a pod permanently, the job reports its message, and
-// the operator does not retry in a busy loop.
+// TestJobReportsRefusedPod verifies that a job whose pod the API server refuses permanently reports the message, and
+// that the operator does not retry in a busy loop.
 func TestJobReportsRefusedPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")

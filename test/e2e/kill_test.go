@@ -26,8 +26,9 @@ var (
 )
 
 // TestJobsEndTheSameWhenTheOperatorIsKilled kills the operator repeatedly while jobs start, restart, pause, resume and
-// are cleaned up. Each job must end with the same result and counts as in a round without kills, by the status, by the
-// remaining pods and by the records of the processes. (History checks that no status contradicts itself.)
+// are cleaned up. It verifies that each job ends with the same result and counts as in a round without kills, according
+// to the status, the remaining pods and the records of the processes. (Package history checks that no status
+// contradicts itself.)
 func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
 	requireFaults(t)
 	s := lend(t, fragile)
@@ -48,11 +49,11 @@ func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
 	t.Log(k.summary(round))
 }
 
-// nth begins a script that depends on the number of starts of its replica: it sets $n to that number, this start
-// included.
+// nth is the beginning of a script that depends on the number of starts of its replica: it sets $n to that number,
+// including this start.
 const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME.starts); `
 
-// playRound runs one job of each sort to its end, in parallel.
+// playRound runs one job of each kind of script to its end, in parallel.
 func (s *space) playRound(round int) {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
@@ -91,7 +92,7 @@ func (s *space) playRound(round int) {
 	trains.finish(s)
 }
 
-// outcome describes the results of the jobs of a round, without their number.
+// outcome describes the results of the jobs of a round, without the round's number in their names.
 func (s *space) outcome(round int) string {
 	s.Helper()
 	var b strings.Builder
@@ -126,7 +127,7 @@ func (s *space) outcome(round int) string {
 	return b.String()
 }
 
-// killer kills components, one at a time, at random times, each time after all components are ready.
+// killer kills one component at a time, at random times, each time after all components have become ready.
 type killer struct {
 	s       *space
 	victims []string
@@ -150,7 +151,7 @@ func newKiller(s *space, victims ...string) *killer {
 	return k
 }
 
-// longestLife is the longest time between two kills.
+// longestLife is the longest time from when all components are ready until the next kill.
 const longestLife = 600 * time.Millisecond
 
 func (k *killer) run() {

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// trainingRound are the training jobs of one round of TestJobsEndTheSameWhenTheOperatorIsKilled.
+// trainingRound holds the training jobs of one round of TestJobsEndTheSameWhenTheOperatorIsKilled.
 type trainingRound struct {
 	shared  *batch.PyTorchTrainingJob
 	codes   *batch.TensorFlowTrainingJob
@@ -17,14 +17,14 @@ type trainingRound struct {
 	late    *batch.TensorFlowTrainingJob
 }
 
-// startTraining creates one training job of each sort.
+// startTraining creates the training jobs of a round.
 func (s *space) startTraining(round int) trainingRound {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	var r trainingRound
-	// The limit counts all replicas together and is just enough.
+	// The limit counts all replicas together and just suffices.
 	r.shared = limited(s.newPyTorch(name("shared"), role("master", 1, gate.Obey), role("worker", 2, nth+`[ $n -gt 2 ]`)), 4)
-	// One replica is restarted, one fails, and one does not end.
+	// One replica is restarted, one fails, and one keeps running.
 	r.codes = s.newTensorFlow(name("codes"), role("chief", 1, gate.Obey),
 		under(batch.TrainingRestartExitCode, role("worker", 1, nth+`[ $n -gt 1 ] || exit 137`)),
 		under(batch.TrainingRestartExitCode, role("evaluator", 1, nth+"exit 1")), role("ps", 1, gate.Idle))
@@ -39,7 +39,7 @@ func (s *space) startTraining(round int) trainingRound {
 	return r
 }
 
-// finish brings the training jobs of a round to their ends.
+// finish makes the training jobs of a round finish.
 func (r trainingRound) finish(s *space) {
 	s.Helper()
 	// A scaling while the operator is down, or during another scaling, must not affect the remaining replicas.
@@ -55,8 +55,8 @@ func (r trainingRound) finish(s *space) {
 	}
 	s.checkStarts(map[string]int{first: 1})
 
-	// The test checks the pods, because an operator that never lives for a second does not write a status for these
-	// ends alone.
+	// The test checks the pods, because an operator that is always killed within a second does not write a status for
+	// the ends of pods alone.
 	s.awaitEnds(r.shared.Name, 2, 0)
 	s.awaitEnds(r.codes.Name, 1, 1)
 	s.order(r.shared.Name+"-master-0", 0)
@@ -71,7 +71,7 @@ func (r trainingRound) finish(s *space) {
 	}
 }
 
-// awaitEnds waits until the numbers of pods of a job have succeeded and failed, and all pods exist.
+// awaitEnds waits until the given numbers of pods of a job have succeeded and failed, and all pods exist.
 func (s *space) awaitEnds(job string, succeeded, failed int) {
 	s.Helper()
 	s.pods(job, fmt.Sprintf("%d succeeded, %d failed", succeeded, failed), func(pods []*corev1.Pod) bool {

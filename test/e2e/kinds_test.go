@@ -19,7 +19,7 @@ func read[T client.Object](s *space, j T) T {
 	return now
 }
 
-// tryChange sends the difference that change makes to a job of any kind, and returns the refusal, if any.
+// tryChange sends a change of a job of any kind as a patch, and returns the error, if any.
 func tryChange[T client.Object](s *space, j T, change func(T)) error {
 	s.Helper()
 	now := read(s, j)
@@ -54,7 +54,7 @@ func awaitPhase[T client.Object](s *space, j T, phase batch.JobPhase) T {
 	return j
 }
 
-// awaitSeen waits until the status of a job of any kind covers its present spec.
+// awaitSeen waits until the status of a job of any kind reflects its current spec.
 func awaitSeen[T client.Object](s *space, j T) T {
 	s.Helper()
 	generation := read(s, j).GetGeneration()

@@ -17,7 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// The limits that TestTimeLimitsAreKeptWithinASecond measures. A killed operator restarts before the first of them.
+// These are the limits that TestTimeLimitsAreKeptWithinASecond measures. A killed operator restarts before the first of
+// them.
 const (
 	deadline     = 6 * time.Second
 	timeToLive   = 6 * time.Second
@@ -27,13 +28,13 @@ const (
 // timeTolerance is the largest accepted error of a time limit. Kubernetes' times are whole seconds.
 const timeTolerance = time.Second
 
-// watchLag is the largest delay with which the test observes the start of an interval on a busy machine; the interval
-// then appears shorter.
+// watchLag is the largest delay with which the test observes the start of an interval on a busy machine, which makes
+// the interval appear shorter.
 const watchLag = time.Second / 2
 
-// TestTimeLimitsAreKeptWithinASecond verifies §5, §6 and §7: deadline, back-off delay and time to live are kept within
-// a second by the clock of the test, also if the operator is killed in between (TensorFlow). The test runs alone
-// because it measures time. One of three runs must meet the limits, because the machine may be busy. No limit may come
+// TestTimeLimitsAreKeptWithinASecond verifies that deadline, back-off delay and time to live are kept within a second
+// by the clock of the test, even if the operator is killed in between (TensorFlow). The test runs alone because it
+// measures time. One of three runs must meet the limits, because the machine may be busy. No limit may take effect
 // early.
 func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
 	requireCluster(t)
@@ -72,7 +73,7 @@ func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) clie
 	s.Create(late)
 
 	s.awaitStarts("again-worker-0", 2)
-	s.history.AwaitSeen("brief/" + string(batch.JobSucceeded)) // it may be gone by now
+	s.history.AwaitSeen("brief/" + string(batch.JobSucceeded)) // it may already be deleted
 	s.history.AwaitSeen("late/pods")
 	ended := s.endOf("again-worker-0")
 	disturb(s)

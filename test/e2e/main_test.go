@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// parallelTests is the number of tests that run at the same time. Most of the time they wait, but with more tests two
-// cores take seconds to start a pod.
+// parallelTests is the number of tests that run at the same time. They mostly wait, but with more tests, two cores take
+// seconds to start a pod.
 const parallelTests = 10
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 var faults = flag.Bool("faults", false, "run the tests that kill and stop components again and again (make test-faults)")
 
-// requireFaults ends the test unless the fault suite is to run.
+// requireFaults skips the test unless the fault suite is enabled.
 func requireFaults(t *testing.T) {
 	t.Helper()
 	if !*faults {
@@ -32,28 +32,28 @@ func requireFaults(t *testing.T) {
 	}
 }
 
-// restartBackoff is the base of the delay between restarts on the clusters of the tests, in place of 10 s.
+// restartBackoff is the base of the delay between restarts on the clusters of the tests, instead of 10 s.
 const restartBackoff = "1s"
 
 var (
 	// shared is the cluster of most tests.
 	shared = plane.NewShared(func() (*plane.Plane, error) { return newCluster(testenv.Options{}) })
 	// fragile holds clusters for tests that stop and kill components. A test has its cluster to itself. The delays are
-	// short, so that much happens between two kills. Here the console has to become ready again, too.
+	// short, so that many things happen between two kills. On these clusters, the console must also become ready again.
 	fragile = plane.NewPool(2, func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Components: local.AllComponents(), Settings: map[string][]string{
 			local.Operator:  {"jobs: {restartBackoff: 10ms, logReadTime: 0s}"},
 			local.Scheduler: {"gangGracePeriod: 1s"},
 		}})
 	})
-	// timed is the cluster for tests of the operator's delays. They are long enough to be measured, or short enough for
-	// a test to wait for them.
+	// timed is the cluster for tests of the operator's delays, which are long enough to be measured, or short enough
+	// for a test to wait for them.
 	timed = plane.NewShared(func() (*plane.Plane, error) {
 		return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {
 			"jobs: {restartBackoff: " + restartDelay.String() + "}", "tensorBoards: {idleAfter: 5s, suspendAfter: 30s}"}}})
 	})
-	// quick holds the cluster whose kubelet reports every second and measures volumes as often, so that a lost node or
-	// a volume over its limit is detected in seconds rather than minutes. A test may lose its node.
+	// quick holds the cluster whose kubelet reports its node and measures volumes every second, so that a lost node or
+	// a volume over its limit is detected in seconds rather than minutes. A test may take its node down.
 	quick = plane.NewPool(1, func() (*plane.Plane, error) {
 		dropIns, err := os.MkdirTemp("", "t9k-e2e-")
 		if err != nil {
@@ -74,7 +74,7 @@ var (
 	})
 )
 
-// forceDeleteAfter is the operator's time limit for pods that do not end on a lost node of this cluster.
+// forceDeleteAfter is the operator's time limit on this cluster for pods that do not terminate on a lost node.
 const forceDeleteAfter = 2 * time.Second
 
 // lend borrows a cluster from a pool and lets the test run in parallel with others.
@@ -84,8 +84,8 @@ func lend(t *testing.T, clusters *plane.Pool) *space {
 	return newSpaceOn(t, clusters.Lend(t))
 }
 
-// newCluster starts an embedded cluster. Options.Settings may replace those of the tests. The console runs only if
-// Options.Components name it, because no test here asks it anything and it watches everything that the tests do.
+// newCluster starts an embedded cluster. o.Settings may override those of the tests. The console runs only if
+// o.Components contains it, because these tests do not use it and it watches everything that they do.
 func newCluster(o testenv.Options) (*plane.Plane, error) {
 	if len(o.Components) == 0 {
 		o.Components = local.WithoutConsole()
@@ -97,7 +97,7 @@ func newCluster(o testenv.Options) (*plane.Plane, error) {
 	return plane.New(o)
 }
 
-// requireCluster ends the test if this machine cannot run pods.
+// requireCluster skips the test, or fails it if all requirements must be met, unless this machine can run pods.
 func requireCluster(t testing.TB) {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestPodsHaveDocumentedNamesAndLabels verifies §2: the names, labels and owners of the objects of a job.
+// TestPodsHaveDocumentedNamesAndLabels verifies the names, labels and owners of the objects of a job.
 func TestPodsHaveDocumentedNamesAndLabels(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 2, gate.Obey)
@@ -66,7 +66,7 @@ func checkOwner(t *testing.T, o client.Object, j *batch.GenericJob) {
 	}
 }
 
-// checkService compares the Services of the namespace with the one in the job's spec.
+// checkService compares the Services of the namespace with the Service in the job's spec.
 func (s *space) checkService(j *batch.GenericJob) {
 	s.Helper()
 	var services corev1.ServiceList
@@ -90,7 +90,7 @@ func (s *space) checkService(j *batch.GenericJob) {
 	}
 }
 
-// TestGenericJobHasNoServiceByDefault verifies §2: a GenericJob has a Service only if its spec has one.
+// TestGenericJobHasNoServiceByDefault verifies that a GenericJob has a Service only if its spec has one.
 func TestGenericJobHasNoServiceByDefault(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("alone", role("worker", 1, "exit 0")))
@@ -104,7 +104,8 @@ func TestGenericJobHasNoServiceByDefault(t *testing.T) {
 	}
 }
 
-// TestReplicasResolveEachOthersNames verifies §2: the names by which a replica can be reached, also before it is ready.
+// TestReplicasResolveEachOthersNames verifies the names under which other pods can resolve a replica's address, even
+// before the replica is ready.
 func TestReplicasResolveEachOthersNames(t *testing.T) {
 	s := newSpace(t)
 	never := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}}
@@ -130,7 +131,8 @@ func TestReplicasResolveEachOthersNames(t *testing.T) {
 	s.awaitAddresses(s.Namespace, neighbour, "net", s.podNow("net-worker-0").Status.PodIP, address)
 }
 
-// awaitAddresses waits until a name leads to addresses from a pod. The name server hears of pods a moment after others.
+// awaitAddresses waits until a name resolves to the addresses in a pod. The name server observes pods with a short
+// delay.
 func (s *space) awaitAddresses(namespace, from, name string, want ...string) {
 	s.Helper()
 	slices.Sort(want)
@@ -174,8 +176,8 @@ func (s *space) resolve(namespace, pod, name string) []string {
 	return addresses
 }
 
-// TestTooLongNameIsRefused verifies §2: a job whose pods' names would be too long is refused with the limit and the
-// length.
+// TestTooLongNameIsRefused verifies that a job is refused if the names of its pods would be too long, with a message
+// that contains the limit and the length.
 func TestTooLongNameIsRefused(t *testing.T) {
 	s := newSpace(t)
 	err := s.Client.Create(t.Context(), s.newJob(strings.Repeat("x", 55), role("worker", 11, "exit 0")))
@@ -186,8 +188,8 @@ func TestTooLongNameIsRefused(t *testing.T) {
 	s.awaitPhase(strings.Repeat("x", 54), batch.JobSucceeded)
 }
 
-// TestJobCreatesPodGroupBeforePods verifies §2: a job for the t9k-scheduler creates its PodGroup before its pods, which
-// wait for that scheduler.
+// TestJobCreatesPodGroupBeforePods verifies that a job for the t9k-scheduler creates its PodGroup before its pods,
+// which wait for that scheduler.
 func TestJobCreatesPodGroupBeforePods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("gang", role("worker", 2, gate.Obey))

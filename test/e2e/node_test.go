@@ -16,9 +16,9 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestPodOnALostNodeIsReplaced verifies §5: a pod that cannot end on a node is deleted by force and replaced once the
-// node is known to be lost, and not before. The kubelet reports once a second and the time limits are short, so the
-// loss is detected in seconds.
+// TestPodOnALostNodeIsReplaced verifies that a pod that cannot terminate on its node is deleted by force and replaced
+// once the node is known to be lost, and not before. The kubelet reports once a second and the time limits are short,
+// so that the loss is detected in seconds.
 func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	s := lend(t, quick)
 	worker := role("worker", 1, gate.Obey)
@@ -57,7 +57,7 @@ func TestPodOnALostNodeIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitStarts("lost-worker-0", 2)
-	s.awaitEnded(left) // what was left of the old pod on the node
+	s.awaitEnded(left) // the process of the old pod, which the node still had
 	s.order("lost-worker-0", 0)
 	if j := s.awaitPhase("lost", batch.JobSucceeded); j.Status.BackoffCount != 0 {
 		t.Errorf("%d restarts were charged", j.Status.BackoffCount)

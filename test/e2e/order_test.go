@@ -12,13 +12,13 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// order makes a replica that runs gate.Obey end with an exit code. It waits until the replica accepts the order.
+// order makes a replica that runs gate.Obey exit with a code. It waits until the replica accepts the order.
 func (s *space) order(replica string, code int) {
 	s.Helper()
 	s.Await("replica "+replica+" accepts an order", func() error { return s.Order(replica, code) })
 }
 
-// orderAll makes replicas that run gate.Obey end with an exit code at the same moment.
+// orderAll makes replicas that run gate.Obey exit with a code at the same moment.
 func (s *space) orderAll(code int, replicas ...string) {
 	s.Helper()
 	var pipes []*os.File
@@ -40,7 +40,7 @@ func (s *space) orderAll(code int, replicas ...string) {
 	}
 }
 
-// orders makes a replica end several times, each time after it has started again.
+// orders makes a replica exit several times, each time after it has restarted.
 func (s *space) orders(replica string, codes ...int) {
 	s.Helper()
 	for i, c := range codes {
@@ -68,7 +68,8 @@ func (s *space) awaitStarts(replica string, n int) {
 	})
 }
 
-// checkStarts waits until each replica has started as often as it should, and holds that it has not started again.
+// checkStarts waits until each replica has started the expected number of times, and verifies that it has not started
+// more often.
 func (s *space) checkStarts(want map[string]int) {
 	s.Helper()
 	for replica, n := range want {
@@ -79,7 +80,7 @@ func (s *space) checkStarts(want map[string]int) {
 	}
 }
 
-// newJob returns a job with the roles, and creates a pipe in the gate for each replica.
+// newJob returns a job with the roles, and creates a pipe at the gate for each replica.
 func (s *space) newJob(name string, roles ...batch.ReplicaSpec) *batch.GenericJob {
 	s.Helper()
 	j := jobs.New(name)

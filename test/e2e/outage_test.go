@@ -17,9 +17,9 @@ import (
 
 var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestJobsContinueAfterAPIServerOutage")
 
-// TestOperatorCatchesUpAfterDowntime verifies §4, §7 and §13: an operator that starts handles what happened without it.
-// A failure rule wins over a success rule that became true with it, restarts are counted, an expired time to live is
-// applied at once, and an invalid job that passed admission fails.
+// TestOperatorCatchesUpAfterDowntime verifies that an operator that starts handles everything that happened without it.
+// A failure rule wins over a success rule that became true at the same time, restarts are counted, an expired time to
+// live takes effect at once, and an invalid job that passed admission fails.
 func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 	s := lend(t, fragile)
 	both := s.newJob("both", role("worker", 1, gate.Obey), role("ps", 1, gate.Obey))
@@ -58,8 +58,8 @@ func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("again", batch.JobSucceeded), map[string]int{"again-worker-0": 1})
 }
 
-// TestJobsContinueAfterAPIServerOutage verifies §5: without an API server the processes continue and end; when it is
-// available again, the jobs continue without help, with the usual counts.
+// TestJobsContinueAfterAPIServerOutage verifies that the processes of jobs continue and finish without an API server,
+// and that the jobs continue without help, with the usual counts, when it is available again.
 func TestJobsContinueAfterAPIServerOutage(t *testing.T) {
 	requireFaults(t)
 	s := lend(t, fragile)

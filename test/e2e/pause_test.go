@@ -25,8 +25,8 @@ func (s *space) setPause(name string, on bool) {
 	})
 }
 
-// TestPauseKeepsCountsAndResults verifies §8: a pause lets the processes terminate gracefully and keeps the restart
-// counts and the results, and the job resumes with the same commands unless resumeSpecs change them.
+// TestPauseKeepsCountsAndResults verifies that a pause lets the processes terminate gracefully and keeps the restart
+// counts and the results, and that the job resumes with the same commands unless resumeSpecs change them.
 func TestPauseKeepsCountsAndResults(t *testing.T) {
 	s := newSpace(t)
 	trained := role("worker", 1, `trap 'read x < /gate/saved; echo saved >> /gate/order; exit 0' TERM
@@ -64,7 +64,7 @@ func TestPauseKeepsCountsAndResults(t *testing.T) {
 	if got, want := s.history.Phases("nap"), []batch.JobPhase{batch.JobPaused, batch.JobResuming, batch.JobRunning}; !endsWith(got, want) {
 		t.Errorf("phases %v, want %v at the end", got, want)
 	}
-	// One restart remains of the limit of 2.
+	// One restart of the limit of 2 remains.
 	s.order("nap-flaky-0", 1)
 	s.awaitStarts("nap-flaky-0", 4)
 	s.order("nap-flaky-0", 0)
@@ -82,8 +82,7 @@ func endsWith[T comparable](all, end []T) bool {
 	return len(all) >= len(end) && slices.Equal(all[len(all)-len(end):], end)
 }
 
-// TestResumeSpecsReplaceCommands verifies §8: the commands of replicas after a pause, and after a restart that follows
-// it.
+// TestResumeSpecsReplaceCommands verifies the commands of replicas after a pause, and after a restart that follows it.
 func TestResumeSpecsReplaceCommands(t *testing.T) {
 	s := newSpace(t)
 	script := `echo "$0 $1" >> /gate/$HOSTNAME.ran; ` + gate.Obey
@@ -136,8 +135,8 @@ func TestResumeSpecsReplaceCommands(t *testing.T) {
 	}
 }
 
-// TestJobCreatedPausedCreatesNothing verifies §8: a job that is created paused creates no objects until it resumes.
-// Pause has precedence over debug.
+// TestJobCreatedPausedCreatesNothing verifies that a job that is created paused creates no objects until it is resumed,
+// and that pause has precedence over debug.
 func TestJobCreatedPausedCreatesNothing(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("still", role("worker", 1, gate.Obey))

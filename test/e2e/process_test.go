@@ -15,13 +15,13 @@ import (
 // spaceEnv is the environment variable that identifies the processes of a test.
 const spaceEnv = "E2E_SPACE"
 
-// process is a process of a container, as seen from the machine.
+// process is a process of a container, in the PID namespace of the machine.
 type process struct {
 	pid, parent int
 	command     []string
 }
 
-// processes returns the processes of a pod that has spaceEnv in its environment.
+// processes returns the processes of a pod whose environment contains spaceEnv.
 func (s *space) processes(pod string) []process {
 	s.Helper()
 	var found []process
@@ -32,7 +32,7 @@ func (s *space) processes(pod string) []process {
 	for _, dir := range dirs {
 		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
 		if err != nil {
-			continue // the process has just ended, or does not belong to the pod
+			continue // the process has exited, or does not belong to the pod
 		}
 		env := bytes.Split(environ, []byte{0})
 		has := func(text string) bool {
@@ -70,7 +70,7 @@ func readProcess(dir string) (process, error) {
 	return p, err
 }
 
-// mainProcess waits for the main process of a pod's container: the one whose parent is not in the container.
+// mainProcess waits for the main process of a pod's container, whose parent is outside the container, and returns it.
 func (s *space) mainProcess(pod string) process {
 	s.Helper()
 	var found process
@@ -88,7 +88,7 @@ func (s *space) mainProcess(pod string) process {
 	return found
 }
 
-// awaitEnded waits until processes have ended.
+// awaitEnded waits until the processes have exited.
 func (s *space) awaitEnded(all ...process) {
 	s.Helper()
 	for _, p := range all {

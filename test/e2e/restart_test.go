@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestRestartLimitAppliesToEachReplica verifies §5: the limit applies to each replica, and every restart counts once.
+// TestRestartLimitAppliesToEachReplica verifies that the limit applies to each replica, and that every restart counts
+// once.
 func TestRestartLimitAppliesToEachReplica(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("limit", jobs.Restarting(role("worker", 3, gate.Obey), batch.RestartOnFailure, 2), role("other", 1, gate.Obey)))
@@ -29,7 +30,8 @@ func TestRestartLimitAppliesToEachReplica(t *testing.T) {
 	s.awaitEvent("limit", batch.EventReplicaRestarted, "limit-worker-0 ended with exit code 1 (restart 2 of 2)")
 }
 
-// checkRestarts compares the status, the pods and the records of the processes with the restarts of each replica.
+// checkRestarts compares the status, the pods and the records of the processes with the expected restarts of each
+// replica.
 func (s *space) checkRestarts(j client.Object, want map[string]int) {
 	s.Helper()
 	most, total := 0, 0
@@ -40,14 +42,15 @@ func (s *space) checkRestarts(j client.Object, want map[string]int) {
 		}
 		s.checkStarts(map[string]int{name: n + 1})
 	}
-	// A failure before all replicas run again belongs to the same incident, except for a second failure of one replica.
+	// A failure before all replicas are running again belongs to the same incident, except for a second failure of one
+	// replica.
 	if got := int(jobs.StatusOf(j).BackoffCount); got < most || got > total {
 		s.Errorf("backoffCount is %d, want %d to %d", got, most, total)
 	}
 }
 
-// TestReplicaFailsWhenItsRestartsAreUsed verifies §5: a replica without remaining restarts has failed, in the same
-// status.
+// TestReplicaFailsWhenItsRestartsAreUsed verifies that a replica without remaining restarts fails its job, and that the
+// status that shows the failed job also has the condition ReplicaFailure.
 func TestReplicaFailsWhenItsRestartsAreUsed(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("spent", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartOnFailure, 1)))
@@ -61,7 +64,7 @@ func TestReplicaFailsWhenItsRestartsAreUsed(t *testing.T) {
 	s.checkRestarts(s.job("spent"), map[string]int{"spent-worker-1": 1})
 }
 
-// TestRestartPolicyDecidesWhichExitsRestart verifies §5: the exits that cause a restart under each policy.
+// TestRestartPolicyDecidesWhichExitsRestart verifies which exit codes cause a restart under each policy.
 func TestRestartPolicyDecidesWhichExitsRestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,8 +90,8 @@ func TestRestartPolicyDecidesWhichExitsRestart(t *testing.T) {
 	}
 }
 
-// TestAlwaysWithoutLimitRestartsForever verifies §5: the policy Always without a limit has no bound; a rule about
-// another role ends the job.
+// TestAlwaysWithoutLimitRestartsForever verifies that the policy Always without a limit restarts a replica without
+// bound, and that a rule about another role ends the job.
 func TestAlwaysWithoutLimitRestartsForever(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("always", role("chief", 1, gate.Obey), jobs.Restarting(role("server", 1, gate.Obey), batch.RestartAlways, -1))
@@ -101,7 +104,8 @@ func TestAlwaysWithoutLimitRestartsForever(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("always", batch.JobSucceeded), map[string]int{"always-server-0": 3, "always-chief-0": 0})
 }
 
-// TestRestartDelayDoubles verifies §5: each restart after the first has a delay twice as long as the one before.
+// TestRestartDelayDoubles verifies that the delay before each restart after the first one is twice as long as the
+// previous delay.
 func TestRestartDelayDoubles(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("slow", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 3)))
@@ -117,7 +121,7 @@ func TestRestartDelayDoubles(t *testing.T) {
 	}
 	for i, least := range []time.Duration{0, base, 2 * base} {
 		ended := finishedAt(t, pods[i])
-		// Both times and the delays are whole seconds.
+		// Both times and the delays are in whole seconds.
 		if waited := pods[i+1].CreationTimestamp.Sub(ended); waited < least {
 			t.Errorf("restart %d came %s after the end, want at least %s", i+1, waited, least)
 		}
@@ -135,7 +139,7 @@ func finishedAt(t *testing.T, p *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// TestFinishedJobCreatesNothing verifies §5: a finished job creates no pods, whatever happens to its pods.
+// TestFinishedJobCreatesNothing verifies that a finished job creates no pods, whatever happens to its existing pods.
 func TestFinishedJobCreatesNothing(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("final", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartAlways, -1), role("chief", 1, gate.Obey))

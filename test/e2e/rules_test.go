@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestFinishRulesEndTheJob verifies §4. Replicas end one after the other, each after the job's status shows the
-// previous end.
+// TestFinishRulesEndTheJob verifies which finish rules end a job and with which result. Replicas exit one after
+// another, each after the job's status shows the previous exit.
 func TestFinishRulesEndTheJob(t *testing.T) {
 	t.Parallel()
 	type end struct {

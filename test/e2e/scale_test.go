@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them run, and the status shows
-// that.
+// awaitSize waits until a job has exactly the replicas 0 to n-1 of each role, all of them are running, and the status
+// shows that.
 func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
 	s.Helper()
 	total := s.awaitPods(j, sizes)
@@ -29,8 +29,8 @@ func (s *space) awaitSize(j *batch.PyTorchTrainingJob, sizes map[string]int) {
 	}
 }
 
-// awaitPods waits until a job has exactly the pods of ranks 0 to n-1 of each role and all of them run, and returns
-// their UIDs.
+// awaitPods waits until a job has exactly the pods of ranks 0 to n-1 of each role and all of them are running, and
+// returns their number.
 func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int {
 	s.Helper()
 	want := map[string]bool{}
@@ -49,7 +49,7 @@ func (s *space) awaitPods(j *batch.PyTorchTrainingJob, sizes map[string]int) int
 	return len(want)
 }
 
-// checkKept verifies that the pods that exist at both times are the same.
+// checkKept verifies that pods with the same name before and after are the same pods.
 func (s *space) checkKept(before, after map[string]string) {
 	s.Helper()
 	for name, uid := range before {
@@ -59,8 +59,8 @@ func (s *space) checkKept(before, after map[string]string) {
 	}
 }
 
-// TestScalingKeepsRemainingPods verifies §9: the size is divided among the roles by weight, the highest ranks are
-// removed, and remaining pods are not changed.
+// TestScalingKeepsRemainingPods verifies that the size is divided among the roles by weight, that the highest ranks are
+// removed, and that the remaining pods are not changed.
 func TestScalingKeepsRemainingPods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("grow", 2, 9, 3, role("first", 1, gate.Idle), role("second", 1, gate.Idle))
@@ -77,7 +77,7 @@ func TestScalingKeepsRemainingPods(t *testing.T) {
 		now := s.uidsOf(j)
 		s.checkKept(last, now)
 		last = now
-		for name := range now { // before it is scaled away
+		for name := range now { // before a later scaling removes it
 			s.awaitStarts(name, 1)
 		}
 	}
@@ -99,7 +99,7 @@ func TestScalingKeepsRemainingPods(t *testing.T) {
 	}
 }
 
-// TestJobWithASucceededReplicaDoesNotScale verifies §9: the size does not change once a replica has succeeded.
+// TestJobWithASucceededReplicaDoesNotScale verifies that the size does not change once a replica has succeeded.
 func TestJobWithASucceededReplicaDoesNotScale(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("done", 2, 6, 4, role("node", 1, gate.Obey))
@@ -131,8 +131,8 @@ func TestJobWithASucceededReplicaDoesNotScale(t *testing.T) {
 	}
 }
 
-// TestScalingKeepsCharges verifies §5: restarts count against backoffLimit even after their replica has been removed by
-// scaling.
+// TestScalingKeepsCharges verifies that restarts count against backoffLimit even after a scaling has removed their
+// replica.
 func TestScalingKeepsCharges(t *testing.T) {
 	s := newSpace(t)
 	j := limited(s.newElastic("owes", 2, 3, 3, role("node", 1, gate.Obey)), 2)
@@ -158,11 +158,11 @@ func TestScalingKeepsCharges(t *testing.T) {
 }
 
 // scalings is the number of times that TestRandomScalingsEndAtTheLastSize changes the size of its job. internal/sim
-// does so in thousands of worlds.
+// does the same in thousands of simulated clusters.
 const scalings = 20
 
-// TestRandomScalingsEndAtTheLastSize verifies §9: whatever the sizes in between, the job has the last size, and pods
-// that all sizes have in common are not changed.
+// TestRandomScalingsEndAtTheLastSize verifies that a job reaches the last size, whatever the sizes in between, and that
+// the pods common to all sizes are not changed.
 func TestRandomScalingsEndAtTheLastSize(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("flood", 2, 8, 4, role("node", 1, gate.Idle))

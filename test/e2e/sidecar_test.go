@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// besides adds a container that does not end before the others of a role, and a native sidecar.
+// besides adds a container to a role that outlives the others, and a native sidecar.
 func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	spec := &r.Template.Spec
 	endless := spec.Containers[0].DeepCopy()
@@ -23,8 +23,8 @@ func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	return r
 }
 
-// TestReplicaEndsWithItsMainContainer verifies §5: the end of the main container is the end of the replica. The other
-// containers are stopped then, and the pod remains with its output.
+// TestReplicaEndsWithItsMainContainer verifies that a replica ends with its main container: the other containers are
+// stopped, and the pod remains with its output.
 func TestReplicaEndsWithItsMainContainer(t *testing.T) {
 	t.Parallel()
 	for kind, build := range trainingKinds {
@@ -48,7 +48,7 @@ func TestReplicaEndsWithItsMainContainer(t *testing.T) {
 			if r := jobs.Replica(read(s, j), "job-worker-0"); r.Phase != batch.ReplicaSucceeded || r.Reason != "" {
 				t.Errorf("the master's replica is %+v", r)
 			}
-			s.log("job-worker-0", "endless") // the pod exists with its output
+			s.log("job-worker-0", "endless") // the pod still exists with its output
 		})
 	}
 }

@@ -34,11 +34,11 @@ func newSpace(t *testing.T) *space {
 	return newSpaceOn(t, shared.Get(t))
 }
 
-// newSpaceOn makes a namespace on a cluster.
+// newSpaceOn creates a namespace on a cluster.
 func newSpaceOn(t *testing.T, c *plane.Plane) *space {
 	t.Helper()
 	s := &space{Test: namespace.New(t, c), Gate: gate.New(t)}
-	s.AwaitServiceAccount() // without it the first pods would be refused or delayed
+	s.AwaitServiceAccount() // without the account, the first pods would be refused or delayed
 	s.history = history.Record(s.Test)
 	return s
 }
@@ -51,7 +51,7 @@ func (s *space) edit(name string, change func(*batch.GenericJob)) {
 	}
 }
 
-// tryEdit sends the difference that change makes, and returns the refusal, if any.
+// tryEdit sends a change of a job as a patch, and returns the error, if any.
 func (s *space) tryEdit(name string, change func(*batch.GenericJob)) error {
 	s.Helper()
 	j := s.job(name)
@@ -90,13 +90,13 @@ func (s *space) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob 
 	return j
 }
 
-// pods waits until cond holds for the pods of a job, sorted by name.
+// pods waits until cond holds for the pods of a job, sorted by name, and returns them.
 func (s *space) pods(job, what string, cond func([]*corev1.Pod) bool) []*corev1.Pod {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "pods of "+job+": "+what, &corev1.PodList{}, cond, client.MatchingLabels{batch.LabelJobName: job})
 }
 
-// pod waits until cond holds for a pod.
+// pod waits until cond holds for a pod, and returns it.
 func (s *space) pod(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "pod "+name+": "+what, &corev1.PodList{}, func(pods []*corev1.Pod) bool {
@@ -104,7 +104,7 @@ func (s *space) pod(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod 
 	}, follow.Named(name))[0]
 }
 
-// podNow returns the present state of a pod.
+// podNow returns the current state of a pod.
 func (s *space) podNow(name string) *corev1.Pod {
 	s.Helper()
 	p := &corev1.Pod{}

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestStatusFollowsTheJob verifies §11: the status of a job from its first write to its end. Package history checks the
+// TestStatusFollowsTheJob verifies the status of a job from its first write to its end. Package history checks the
 // invariants of every status in all tests; test/integration counts the writes.
 func TestStatusFollowsTheJob(t *testing.T) {
 	s := newSpace(t)
@@ -40,7 +40,7 @@ func TestStatusFollowsTheJob(t *testing.T) {
 	}
 	s.checkTasks(j)
 	s.fence()
-	// No event if the first status has the phase Running.
+	// There is no event if the first status already has the phase Running.
 	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 {
 		t.Errorf("%d events %s", n, batch.EventJobStarted)
 	}
@@ -52,7 +52,7 @@ func TestStatusFollowsTheJob(t *testing.T) {
 	}
 }
 
-// checkTasks compares the tasks of the job of TestStatusFollowsTheJob at its end with its pods.
+// checkTasks compares the tasks in the final status of the job of TestStatusFollowsTheJob with its pods.
 func (s *space) checkTasks(j *batch.GenericJob) {
 	s.Helper()
 	if len(j.Status.Tasks) != 2 || j.Status.Tasks[0].Type != "worker" || j.Status.Tasks[1].Type != "ps" {
@@ -80,7 +80,7 @@ func asJSON(v any) string {
 	return string(data)
 }
 
-// TestKubectlShowsJobColumns verifies §11: the columns that `kubectl get` prints for a job.
+// TestKubectlShowsJobColumns verifies the columns that `kubectl get` prints for a job.
 func TestKubectlShowsJobColumns(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("shown", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartOnFailure, 1)))
@@ -109,7 +109,7 @@ func TestKubectlShowsJobColumns(t *testing.T) {
 	}
 }
 
-// table returns a job as a table of the API server.
+// table returns the API server's table representation of a job.
 func (s *space) table(name string) *metav1.Table {
 	s.Helper()
 	data, err := s.Core.Discovery().RESTClient().Get().AbsPath("/apis/batch.tensorstack.dev/v1beta1/namespaces/"+s.Namespace+"/genericjobs/"+name).
@@ -124,7 +124,7 @@ func (s *space) table(name string) *metav1.Table {
 	return table
 }
 
-// TestPendingJobReportsTheSchedulersReason verifies §11.
+// TestPendingJobReportsTheSchedulersReason verifies that a pending job reports the message of the scheduler.
 func TestPendingJobReportsTheSchedulersReason(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, gate.Obey)

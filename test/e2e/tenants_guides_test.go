@@ -30,8 +30,8 @@ type tenant struct {
 	user string
 }
 
-// tenant returns a tenant of the space's namespace. It is a ServiceAccount with a token, as a user of a provider would
-// be.
+// tenant returns a tenant of the space's namespace. The tenant is a ServiceAccount with a token, which has the same
+// rights as a user of an identity provider would have.
 func (s *space) tenant() *tenant {
 	s.Helper()
 	const name = "alice"
@@ -58,7 +58,7 @@ func (s *space) tenant() *tenant {
 	return t
 }
 
-// t9k runs the command line as the tenant and returns its output and exit code.
+// t9k runs a t9k command as the tenant and returns its output and exit code.
 func (t *tenant) t9k(args ...string) (out, errOut string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
@@ -68,10 +68,10 @@ func (t *tenant) t9k(args ...string) (out, errOut string, code int) {
 	return stdout.String(), stderr.String(), code
 }
 
-// leftOut is what `t9k top` says of nodes, which belong to no namespace.
+// leftOut is the note of `t9k top` about nodes, which belong to no namespace.
 const leftOut = "Not shown: nodes is forbidden"
 
-// does runs the command line as the tenant, which must be allowed, and returns its output.
+// does runs a t9k command as the tenant, which must succeed, and returns its output.
 func (t *tenant) does(args ...string) string {
 	t.Helper()
 	out, errOut, code := t.t9k(args...)
@@ -81,7 +81,7 @@ func (t *tenant) does(args ...string) string {
 	return out + errOut
 }
 
-// shows runs command lines, in any order, each of which must print a text.
+// shows runs t9k commands, in any order, each of which must print the given text.
 func (t *tenant) shows(texts map[string]string) {
 	t.Helper()
 	for line, want := range texts {
@@ -91,8 +91,8 @@ func (t *tenant) shows(texts map[string]string) {
 	}
 }
 
-// TestTenantWithEditDoesTheGuides verifies that a user with only the role edit can follow the guides with the command
-// line. The cluster has a console, which keeps the history.
+// TestTenantWithEditDoesTheGuides verifies that a user with only the role edit can follow the guides with t9k. The
+// cluster has a console, which keeps the history.
 func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	s := lend(t, fragile)
 	alice := s.tenant()
@@ -161,7 +161,7 @@ func (t *tenant) scales() {
 	t.awaitStarts("elastic-worker-1", 1)
 }
 
-// trains runs the examples for TensorFlow, one of which has a TensorBoard.
+// trains runs the TensorFlow examples, one of which has a TensorBoard.
 func (t *tenant) trains() {
 	t.Helper()
 	requireStandIn(t.T)

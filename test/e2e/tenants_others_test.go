@@ -18,8 +18,8 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestTenantReachesNothingOfAnother verifies that a user with the role edit in one namespace cannot reach another
-// namespace, through the API or through the programs of this repository.
+// TestTenantReachesNothingOfAnother verifies that a user with the role edit in one namespace cannot access another
+// namespace, neither through the API nor through the programs of this repository.
 func TestTenantReachesNothingOfAnother(t *testing.T) {
 	requireStandIn(t)
 	theirs := newSpace(t)
@@ -36,7 +36,7 @@ func TestTenantReachesNothingOfAnother(t *testing.T) {
 	alice.isRefusedBoardAndSecret(theirs)
 	alice.getsNoSecretByReference()
 	alice.isRefusedQueue(theirs)
-	// The rights of a tenant's job are those of its pods: the operator adds no volume, account or privilege.
+	// A tenant's job has only the rights of its pods: the operator adds no volume, account or privilege.
 	if alice.can(fmt.Sprintf("system:serviceaccount:%s:default", alice.Namespace), theirs.Namespace, "get", "", "secrets") {
 		t.Error("the ServiceAccount of a tenant's pods may read secrets")
 	}
@@ -57,7 +57,7 @@ func (t *tenant) isRefusedByTheCommandLine(theirs *space) {
 	}
 }
 
-// isRefusedBoardAndSecret asks the API server itself for a TensorBoard that runs, by every way to it, and for a Secret.
+// isRefusedBoardAndSecret requests a running TensorBoard from the API server in every possible way, and a Secret.
 func (t *tenant) isRefusedBoardAndSecret(theirs *space) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", t.kubeconfig)
@@ -96,8 +96,8 @@ func (t *tenant) isRefusedBoardAndSecret(theirs *space) {
 	}
 }
 
-// getsNoSecretByReference has the tenant's own objects name the Secret and the claim of the other namespace. A name is
-// one of the own namespace, and names no other one.
+// getsNoSecretByReference verifies that objects of the tenant that name the Secret and the claim of the other namespace
+// do not get them, because such names refer to objects of the same namespace.
 func (t *tenant) getsNoSecretByReference() {
 	t.Helper()
 	worker := role("w", 1, "echo $KEY")
@@ -120,7 +120,8 @@ func (t *tenant) isRefusedQueue(theirs *space) {
 	})
 	intruder := t.newJob("intruder", role("w", 1, gate.Obey))
 	intruder.Spec.Scheduler = inQueue(closed)
-	t.Await("a job in another's queue is refused", func() error { // the API server hears of a queue a moment later
+	// The API server observes the queue a moment later.
+	t.Await("a job in another's queue is refused", func() error {
 		if err := t.client.Create(t.Context(), intruder.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			return fmt.Errorf("the answer is %w", err)
 		}

@@ -99,8 +99,8 @@ func namespacedRights() []right {
 	return rights
 }
 
-// TestRolesAllowWhatTheyAreFor compares every role for people with a table, in the namespace of its binding and in
-// another one.
+// TestRolesAllowWhatTheyAreFor compares the rights of every user role with a table, in the namespace of its binding and
+// in another one.
 func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
 	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true,
@@ -108,7 +108,8 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	for role, everywhere := range roles {
 		user := s.Namespace + "-" + role
 		s.bind(user, role, everywhere)
-		// Kubernetes aggregates the rights on jobs into its own roles, and the API server reads bindings with a delay.
+		// Kubernetes aggregates the rights on jobs into its own roles, and the API server observes bindings with a
+		// delay.
 		s.awaitRights(role+" is in force", func() bool {
 			if role == "t9k-metrics-reader" {
 				return s.canReadMetrics(user)
@@ -125,7 +126,7 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 		for _, r := range namespacedRights() {
 			for _, verb := range strings.Fields(r.verbs) {
 				want := strings.Contains(" "+r.roles+" ", " "+role+" ")
-				if want { // Kubernetes aggregates the rules of our roles one after the other
+				if want { // Kubernetes aggregates the rules of our roles one by one
 					s.awaitRights(fmt.Sprintf("%s may %s %s.%s", role, verb, r.resource, r.group), func() bool {
 						return s.can(user, s.Namespace, verb, r.group, r.resource)
 					})
@@ -140,7 +141,7 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// awaitRights waits until the API server grants rights, which happens with a delay after a binding.
+// awaitRights waits until the API server grants rights, which happens some time after their binding.
 func (s *space) awaitRights(what string, granted func() bool) {
 	s.Helper()
 	s.Await(what, func() error {

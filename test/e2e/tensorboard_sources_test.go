@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// serve runs a server as a pod behind a Service of its name.
+// serve runs a server in a pod behind a Service with the same name.
 func (s *space) serve(name string, port int32, command ...string) {
 	s.Helper()
 	labels, grace := map[string]string{"app": name}, int64(0)
@@ -32,7 +32,7 @@ func (s *space) serve(name string, port int32, command ...string) {
 	})
 }
 
-// write writes a file at the gate.
+// write writes a file to the gate.
 func (s *space) write(name, text string) {
 	s.Helper()
 	if err := os.MkdirAll(filepath.Dir(s.File(name)), 0o755); err != nil {
@@ -97,15 +97,15 @@ func TestTensorBoardReadsAllSources(t *testing.T) {
 	if got != want {
 		t.Errorf("the TensorBoard shows\n%s, want\n%s", got, want)
 	}
-	// Files that the training writes later are shown too.
+	// Files that the training writes later appear too.
 	s.write("volume/later/events.out.tfevents.5", "55555")
 	if later := s.files(s.visit(tb.Status.URL + "files"))["logs/volume/later"]; later["events.out.tfevents.5"] != 5 {
 		t.Errorf("it shows %v of a directory that was created later", later)
 	}
 }
 
-// TestTensorBoardReportsMissingObjects verifies that a TensorBoard names the objects that it lacks, and starts when
-// they are created.
+// TestTensorBoardReportsMissingObjects verifies that a TensorBoard reports the names of missing objects, and starts
+// when they are created.
 func TestTensorBoardReportsMissingObjects(t *testing.T) {
 	requireStandIn(t)
 	s := newSpace(t)

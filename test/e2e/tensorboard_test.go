@@ -34,7 +34,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// init puts the stand-in for TensorBoard on the PATH of all programs that these tests start. Containers use the
+// init adds the replacement for TensorBoard to the PATH of all programs that these tests start. Containers use the
 // machine's PATH.
 func init() {
 	dir, err := filepath.Abs("testdata/bin")
@@ -53,7 +53,7 @@ func requireStandIn(t *testing.T) {
 	}
 }
 
-// claim creates a PersistentVolumeClaim for the gate.
+// claim creates a PersistentVolumeClaim for the gate's directory.
 func (s *space) claim(name string) {
 	s.Helper()
 	class, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -116,7 +116,7 @@ func (s *space) awaitBoardReason(name, reason, text string) *tensorboard.TensorB
 	})
 }
 
-// visitor is a pod from which a test calls Services.
+// visitor is a pod from which a test sends requests to Services.
 const visitor = "visitor"
 
 func (s *space) startVisitor() {
@@ -219,7 +219,7 @@ func (s *space) forwarded(address string, args ...string) {
 	s.forwardedTo(s.Env.Kubeconfig, address, args...)
 }
 
-// forwardedTo does the same for the user of a kubeconfig.
+// forwardedTo is forwarded for the user of a kubeconfig.
 func (s *space) forwardedTo(kubeconfig, address string, args ...string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -232,7 +232,7 @@ func (s *space) forwardedTo(kubeconfig, address string, args ...string) {
 	}()
 	defer func() {
 		cancel()
-		_, _ = io.Copy(io.Discard, out) // returns when the command ends
+		_, _ = io.Copy(io.Discard, out) // returns when the command exits
 		if c := <-code; c != 0 && c != 130 {
 			s.Errorf("t9k tensorboard %s ends with %d: %s", address, c, errs.String())
 		}
@@ -255,12 +255,12 @@ func (s *space) forwardedTo(kubeconfig, address string, args ...string) {
 	}
 }
 
-// t9k runs the command line on the space's cluster and returns its exit code.
+// t9k runs a t9k command on the space's cluster and returns its exit code.
 func (s *space) t9k(ctx context.Context, out, errs io.Writer, args ...string) int {
 	return s.t9kWith(ctx, s.Env.Kubeconfig, out, errs, args...)
 }
 
-// t9kWith does the same for the user of a kubeconfig.
+// t9kWith is t9k for the user of a kubeconfig.
 func (s *space) t9kWith(ctx context.Context, kubeconfig string, out, errs io.Writer, args ...string) int {
 	line := append([]string{"t9k", "--kubeconfig", kubeconfig, "-n", s.Namespace}, args...)
 	return cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
@@ -302,7 +302,7 @@ func TestIdleTensorBoardIsSuspended(t *testing.T) {
 	s.awaitBoard("board", "idle", func(tb *tensorboard.TensorBoard) bool { return idle(tb) == metav1.ConditionTrue })
 	visited, stop := context.WithCancel(t.Context())
 	var visits sync.WaitGroup
-	visits.Go(func() { // again and again, for the operator may ask after a while only
+	visits.Go(func() { // repeatedly, because the operator reads the activity only once in a while
 		for visited.Err() == nil {
 			s.visit(first.Status.URL)
 		}

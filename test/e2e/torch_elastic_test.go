@@ -49,7 +49,7 @@ func (s *space) steps() []step {
 	return steps
 }
 
-// awaitSteps waits until the number of replicas have trained n consecutive steps together.
+// awaitSteps waits until world replicas have trained n consecutive steps together.
 func (s *space) awaitSteps(world, n int) {
 	s.Helper()
 	began := time.Now()
@@ -65,11 +65,11 @@ func (s *space) awaitSteps(world, n int) {
 	}
 }
 
-// checkpointDistance is the number of steps from one checkpoint of examples/elastic to the next.
+// checkpointDistance is the number of steps between two checkpoints of examples/elastic.
 const checkpointDistance = 10
 
-// TestTorchElastic verifies §9: a job grows from 2 to 4 replicas and shrinks to 3 while it trains. Remaining pods are
-// not replaced, and training continues from the last checkpoint each time.
+// TestTorchElastic verifies that a job grows from 2 to 4 replicas and shrinks to 3 while it trains, that the remaining
+// pods are not replaced, and that training continues from the last checkpoint each time.
 func TestTorchElastic(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("elastic")

@@ -32,8 +32,8 @@ var torchCluster = plane.NewShared(func() (*plane.Plane, error) {
 	return newCluster(testenv.Options{Settings: map[string][]string{local.Operator: {"jobs: {restartBackoff: 100ms}"}}})
 })
 
-// python returns the directory of a Python with PyTorch and of its torchrun. It puts the directory first in the PATH of
-// all programs that this process starts afterwards.
+// python returns the directory of a Python with PyTorch and torchrun. It puts the directory first in the PATH of all
+// programs that this process starts afterwards.
 var python = sync.OnceValues(func() (string, error) {
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/bin") {
 		if exec.Command(filepath.Join(dir, "python3"), "-c", "import torch.distributed").Run() != nil {
@@ -60,8 +60,8 @@ func newTorchSpace(t *testing.T) *space {
 	return newSpaceOn(t, torchCluster.Get(t))
 }
 
-// debianOptions are torchrun options that redirect the output of no process, which is the default. PyTorch 1.13 does
-// not find the default value 0 among the flags of Python 3.11, as packaged by Debian; no process has rank 9.
+// debianOptions are torchrun options that redirect the output of no process, because no process has rank 9. This is
+// also the default, but PyTorch 1.13 does not find the default value 0 among the flags of Debian's Python 3.11.
 var debianOptions = []string{"--redirects=9:1", "--tee=9:1"}
 
 // training returns the PyTorchTrainingJob of an example with its checkpoints in a directory of the test.
@@ -82,7 +82,7 @@ func (s *space) training(name string) *batch.PyTorchTrainingJob {
 	return j
 }
 
-// reference returns the weights to which a single process trains, with the program of examples/ddp.
+// reference returns the weights that a single process reaches with the program of examples/ddp.
 var reference = sync.OnceValues(func() ([]float64, error) {
 	data, err := os.ReadFile(filepath.Join(examples, "ddp", "job.yaml"))
 	if err != nil {
@@ -102,7 +102,7 @@ var reference = sync.OnceValues(func() ([]float64, error) {
 	return weightsIn(string(out))
 })
 
-// weightsIn returns the weights that rank 0 logs at its end.
+// weightsIn returns the weights that rank 0 logs at the end of the training.
 func weightsIn(log string) ([]float64, error) {
 	_, text, found := strings.Cut(log, "weights ")
 	text, _, _ = strings.Cut(text, "\n")
@@ -113,9 +113,9 @@ func weightsIn(log string) ([]float64, error) {
 	return weights, nil
 }
 
-// weightTolerance is the largest accepted difference of a weight from that of a single process, because sums of
-// floating-point numbers depend on their order. The weights are of the order of 1; with other data they differ in the
-// first digits.
+// weightTolerance is the largest accepted difference of a weight from the weight that a single process reaches, because
+// sums of floating-point numbers depend on their order. The weights are of the order of 1; with other data they differ
+// in the first digits.
 const weightTolerance = 1e-9
 
 // checkWeights compares the weights of a replica with those of a single process.

@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestTorchDDP verifies §9: the variables that the job sets are sufficient for torch.distributed, so four replicas
-// train to the weights of a single process.
+// TestTorchDDP verifies that the variables that the job sets suffice for torch.distributed, so that four replicas train
+// to the weights of a single process.
 func TestTorchDDP(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
@@ -30,8 +30,8 @@ func TestTorchDDP(t *testing.T) {
 	}
 }
 
-// TestTorchKill verifies §5: the test kills each rank in turn while it trains. The others lose their peer and fail too,
-// so all start again, and in the end the weights are right. Each restart counts once: the test compares the status with
+// TestTorchKill verifies that the weights are right after each rank was killed in turn during the training. The other
+// ranks lose their peer and fail too, so that all restart. Each restart counts once: the test compares the status with
 // the pods that existed.
 func TestTorchKill(t *testing.T) {
 	s := newTorchSpace(t)
@@ -82,7 +82,7 @@ func (s *space) exitCodesOf(replica string) []int32 {
 	return codes
 }
 
-// TestTorchRun verifies §9: torchrun on two nodes with two processes each. torchrun restarts a killed process; the job
+// TestTorchRun verifies torchrun on two nodes with two processes each: torchrun restarts a killed process; the job
 // restarts a killed torchrun and no other replica.
 func TestTorchRun(t *testing.T) {
 	s := newTorchSpace(t)
@@ -147,8 +147,8 @@ func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 	s.Fatalf("the processes have not reached step 5 %d times\n%s\n%s", n, text, s.Dump())
 }
 
-// TestTorchPause verifies §8: a job is paused while it trains and resumes from its checkpoint, with the arguments of
-// resumeSpecs, to the weights of a training without a pause.
+// TestTorchPause verifies that a job that is paused while it trains resumes from its checkpoint, with the arguments of
+// resumeSpecs, and reaches the weights of a training without a pause.
 func TestTorchPause(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("resume")

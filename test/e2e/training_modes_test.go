@@ -14,17 +14,18 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// ran is gate.Obey with a record of the first argument.
+// ran is gate.Obey that also records the first argument.
 const ran = `echo "$0" >> /gate/$HOSTNAME.ran; ` + gate.Obey
 
-// TestTrainingJobDebugsPausesAndResumes verifies §8: a training job is created in debug mode, runs, is paused, and
-// resumes with the arguments of its resumeSpecs; no restart is charged, and the deadline counts from the resumption.
+// TestTrainingJobDebugsPausesAndResumes verifies that a training job that is created in debug mode runs, is paused, and
+// resumes with the arguments of its resumeSpecs, that no restart is charged, and that the deadline counts from the
+// resumption.
 func TestTrainingJobDebugsPausesAndResumes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(*space) client.Object
-		// wiring is the environment variable by which the replicas find each other; command is the command of the real
-		// run.
+		// wiring is the environment variable with which the replicas find each other; command is the command of the
+		// real run.
 		wiring, command string
 	}{
 		"PyTorch": {func(s *space) client.Object {
@@ -97,8 +98,8 @@ func (s *space) awaitRuns(want string) {
 	}
 }
 
-// checkPods verifies the main containers of a job's pods: the beginning of their command, their arguments, if args is
-// set, and the presence of an environment variable.
+// checkPods verifies the main containers of a job's pods: the beginning of their command, their arguments unless args
+// is nil, and the presence of an environment variable.
 func (s *space) checkPods(j client.Object, variable string, command, args []string) {
 	s.Helper()
 	pods := s.pods(j.GetName(), "two", func(p []*corev1.Pod) bool { return len(p) == 2 })

@@ -79,8 +79,8 @@ func runPolicyOf(j client.Object) *batch.RunPolicy {
 	return t.RunPolicy
 }
 
-// exitTable returns the table of docs/pytorch.md with the effect of each exit code: by restart policy and exit code
-// "restart", "succeeded" or "failed".
+// exitTable returns the table of docs/pytorch.md with the effect of each exit code: "restart", "succeeded" or "failed",
+// by restart policy and exit code.
 func exitTable(t *testing.T) map[batch.TrainingRestartPolicy]map[int]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/pytorch.md")
@@ -121,9 +121,9 @@ const (
 	exitSucceeded = "succeeded"
 )
 
-// TestExitCodesFollowTheDocumentedTable verifies §5 and §6. Each replica other than the master ends with one of the
-// codes. Those that the policy restarts run again, and only they count against backoffLimit; the others have
-// succeeded or failed, and the job continues until its master ends. The kinds share the policies;
+// TestExitCodesFollowTheDocumentedTable verifies the effects of the exit codes of replicas other than the master. Each
+// of them exits with one of the codes. The policy restarts some of them, and only those count against backoffLimit; the
+// others have succeeded or failed, and the job continues until its master finishes. The kinds share the policies;
 // TestTablesOfExitCodes in test/integration checks all pairs.
 func TestExitCodesFollowTheDocumentedTable(t *testing.T) {
 	t.Parallel()
@@ -174,8 +174,8 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 	if jobs.Over(j) {
 		s.Errorf("the job ended before its master: %+v", jobs.StatusOf(j).Conditions)
 	}
-	// Replicas that failed together cost fewer retries than their number. Without remaining retries, a success ends
-	// the job under Always too.
+	// Replicas that failed together cost fewer retries than their number. If no retries remain, a success of the master
+	// ends the job, even under the policy Always.
 	j = awaitStatus(s, j, "all replicas run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
 	used := jobs.StatusOf(j).BackoffCount
 	change(s, j, func(j client.Object) { runPolicyOf(j).BackoffLimit = &used })
@@ -189,8 +189,8 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 	}
 }
 
-// TestMasterExitCodesDecideTheJob verifies §5 and §6: the effect of a master's exit code on its job, under the policy
-// that depends on exit codes. TestTablesOfExitCodes in test/integration checks the others.
+// TestMasterExitCodesDecideTheJob verifies the effect of a master's exit code on its job under the policy ExitCode.
+// TestTablesOfExitCodes in test/integration checks the other policies.
 func TestMasterExitCodesDecideTheJob(t *testing.T) {
 	s := newSpace(t)
 	outcomes := exitTable(t)[batch.TrainingRestartExitCode]
@@ -206,7 +206,7 @@ func TestMasterExitCodesDecideTheJob(t *testing.T) {
 		master := j.Name + "-master-0"
 		restarts, want := 0, batch.JobFailed
 		switch outcomes[code] {
-		case exitRestart: // the second time it succeeds, with no restart left
+		case exitRestart: // then it succeeds without a remaining restart
 			restarts, want = 1, batch.JobSucceeded
 			s.awaitStarts(master, 2)
 			s.order(master, 0)
@@ -221,13 +221,13 @@ func TestMasterExitCodesDecideTheJob(t *testing.T) {
 	}
 }
 
-// TestBackoffLimitCountsAllReplicas verifies §5: the limit applies to the restarts of all replicas together.
+// TestBackoffLimitCountsAllReplicas verifies that backoffLimit applies to the restarts of all replicas together.
 func TestBackoffLimitCountsAllReplicas(t *testing.T) {
 	t.Parallel()
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
-			j := build(s, "all", role("worker", 3, gate.Obey)) // the limit is 3 by default
+			j := build(s, "all", role("worker", 3, gate.Obey)) // the default limit is 3
 			runPolicyOf(j).CleanUpPolicy = batch.CleanUpUnfinished
 			s.Create(j)
 			s.awaitStarts("all-worker-1", 1)
@@ -251,8 +251,7 @@ func TestBackoffLimitCountsAllReplicas(t *testing.T) {
 	}
 }
 
-// TestCollectiveCrashCostsOneRetry verifies §1 of the healing specification: 8 ranks that fail together cost one
-// retry, and the job continues.
+// TestCollectiveCrashCostsOneRetry verifies that 8 ranks that fail together cost one retry, and that the job continues.
 func TestCollectiveCrashCostsOneRetry(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []batch.RestartScope{batch.RestartReplica, batch.RestartJob} {
@@ -286,7 +285,7 @@ func TestCollectiveCrashCostsOneRetry(t *testing.T) {
 	}
 }
 
-// TestMasterDecidesTheJob verifies §6: which replica is the master, and that no other one decides the job.
+// TestMasterDecidesTheJob verifies which replica is the master, and that no other replica decides the job.
 func TestMasterDecidesTheJob(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -336,8 +335,8 @@ func TestMasterDecidesTheJob(t *testing.T) {
 	}
 }
 
-// TestDeadlineStopsRunningPods verifies §6 and §12: when the deadline passes, here one that is set on a live job, the
-// running pods are stopped whatever the clean-up policy, and finished pods are kept.
+// TestDeadlineStopsRunningPods verifies that the running pods are stopped when the deadline passes, whatever the
+// clean-up policy, and that finished pods are kept. The deadline is set on a live job.
 func TestDeadlineStopsRunningPods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newTensorFlow("late", role("chief", 1, gate.Obey), role("worker", 2, gate.Obey))

@@ -9,15 +9,15 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestVariablesExpandInCommandsAndEnvironment verifies §3: the values that the processes of a job get in their
-// commands, arguments and environment.
+// TestVariablesExpandInCommandsAndEnvironment verifies the values that the processes of a job get in their commands,
+// arguments and environment.
 func TestVariablesExpandInCommandsAndEnvironment(t *testing.T) {
 	s := newSpace(t)
 	const all = `$(type)/$(rank) of $(replicas[worker]) workers and $(replicas[ps]) ps, $(service.ps[0].host):$(service.port[grpc]), ` +
 		`$(OTHER) $(UNKNOWN) $$(rank) $$$(rank)`
 	worker := role("worker", 2, "")
 	c := &worker.Template.Spec.Containers[0]
-	// All containers run the same script, which prints the values of all three.
+	// All containers run the same script, which prints its command, its arguments and a variable.
 	c.Command = []string{"sh", "-c", `echo "command: $1"; echo "args: $2"; echo "env: $TEXT"`, "sh", all}
 	c.Args = []string{all}
 	c.Env = []corev1.EnvVar{{Name: "OTHER", Value: "other"}, {Name: "TEXT", Value: all}}
@@ -40,7 +40,8 @@ func TestVariablesExpandInCommandsAndEnvironment(t *testing.T) {
 	}
 }
 
-// TestUnknownReferenceIsRefused verifies §3: the refusal quotes a reference to something that the job does not have.
+// TestUnknownReferenceIsRefused verifies that a job with a reference to something that it does not have is refused with
+// a message that quotes the reference.
 func TestUnknownReferenceIsRefused(t *testing.T) {
 	s := newSpace(t)
 	ports := &batch.ServiceOption{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}

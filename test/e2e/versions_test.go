@@ -17,8 +17,9 @@ import (
 // oldestVersion is the oldest supported version of Kubernetes.
 const oldestVersion = "1.33"
 
-// TestJobsRunOnOlderKubernetes runs jobs of all kinds and a gang on an API server with the APIs and features of the
-// oldest supported version, or of the one that testenv.EmulateEnv names. `make test-versions` names each.
+// TestJobsRunOnOlderKubernetes verifies that jobs of all kinds and a gang run on an API server with the APIs and
+// features of the oldest supported version, or of the version that testenv.EmulateEnv names. `make test-versions` names
+// each.
 func TestJobsRunOnOlderKubernetes(t *testing.T) {
 	t.Parallel()
 	version := cmp.Or(os.Getenv(testenv.EmulateEnv), oldestVersion)

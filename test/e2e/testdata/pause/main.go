@@ -1,4 +1,5 @@
-// Command pause is the first process of each pod's sandbox: it holds the namespaces until it is told to end.
+// Command pause is the first process of each pod's sandbox. It keeps the namespaces of the pod until it receives a
+// signal.
 package main
 
 import (
