@@ -68,8 +68,8 @@ func podOf(labels map[string]string) *corev1.Pod {
 		Spec: corev1.PodSpec{SchedulerName: scheduling.SchedulerName, Containers: []corev1.Container{{Name: "main", Image: "none"}}}}
 }
 
-// TestAdmissionEnforcesQueuesAndLabels verifies clauses 6 and 7 and the immutable labels, as far as the API server
-// enforces them with policies.
+// TestAdmissionEnforcesQueuesAndLabels verifies the rules for queues and immutable labels that the API server enforces
+// with policies.
 func TestAdmissionEnforcesQueuesAndLabels(t *testing.T) {
 	selectors := map[string]*metav1.LabelSelector{
 		"nobody":     nil,
@@ -266,8 +266,8 @@ func (s *stage) labelsStay() {
 }
 
 // podsStayInTheirJob verifies that a pod that a job controls keeps the labels by which the operator finds it,
-// regardless of its scheduler. If the labels are lost, for example while the policy did not exist, a user who may use
-// all queues can add them again, as the operator does.
+// regardless of its scheduler. If the labels are missing, for example because the policy did not exist for a while, a
+// user who may use all queues can add them again, as the operator does.
 func (s *stage) podsStayInTheirJob(alice client.Client) {
 	controlled := func(scheduler string, labels map[string]string) *corev1.Pod {
 		p := podOf(labels)

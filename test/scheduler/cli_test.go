@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/cli"
 )
 
-// t9k runs the command line and returns its output.
+// t9k runs a t9k command and returns its output.
 func (s *stage) t9k(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer

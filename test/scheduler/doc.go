@@ -1,10 +1,11 @@
 // Package scheduler tests the t9k-scheduler on a real API server. KWOK simulates the nodes, or the nodes are objects
-// without a kubelet if a test itself decides when a pod is gone. Most tests share one API server and one scheduler,
-// each with its own namespace, queues and nodes. Tests that kill the scheduler or change its settings start their own.
+// without a kubelet if a test itself decides when a pod is deleted. Most tests share one API server and one scheduler;
+// each has its own namespace, queues and nodes. Tests that kill the scheduler or change its settings start a separate
+// one.
 //
-// The table lists the clauses of the scheduler's specification and the tests of each. The tests of the first column are
-// in package core, where a round is a function of a cluster. Random clusters test all clauses together: TestProperties
-// and TestNoStarvation in package core, and TestMixedLoadKeepsGangsAndQuotas here.
+// The table lists the clauses of the scheduler's behaviour and the tests of each. The tests of the first column are in
+// package core, where a scheduling round is a function of a cluster. Random clusters test all clauses together:
+// TestProperties and TestNoStarvation in package core, and TestMixedLoadKeepsGangsAndQuotas here.
 //
 //	clause                       core                                             here
 //	 1 all or nothing            TestGangIsAllOrNothing                           TestOneOfTwoGangsRunsAtATime
@@ -44,7 +45,7 @@
 //	   default scheduler's pods  –                                                TestSchedulersDoNotOvercommitNodes
 //	                                                                              TestPreemptionExample
 //
-// The tests of survive_test.go let requests of the scheduler fail (-faults); docs/reliability.md has their table.
+// In the tests of survive_test.go, requests of the scheduler fail (-faults); docs/reliability.md lists these tests.
 //
 // Some tests are small by default and can be made large: -mixed, -two-gangs 1000, -kills 100, -churns 100, -leaders 10.
 package scheduler

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// TestRoleMinimumsAreSeparate verifies clause 1: pods of one role do not count towards the minimum of another role.
+// TestRoleMinimumsAreSeparate verifies that pods of one role do not count towards the minimum of another role.
 func TestRoleMinimumsAreSeparate(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 10)
@@ -114,8 +114,8 @@ var constraintCases = map[string]constraintCase{
 		}},
 }
 
-// TestGangPlanRespectsNodeConstraints verifies clause 1: one plan meets the constraints of all pods of a gang on nodes
-// and on each other. The smaller of two gangs fits, and no pod of the other gang is bound.
+// TestGangPlanRespectsNodeConstraints verifies that one plan meets the constraints of all pods of a gang on nodes and
+// on each other. The smaller of two gangs fits, and no pod of the other gang is bound.
 func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	t.Parallel()
 	for name, test := range constraintCases {
@@ -151,7 +151,7 @@ func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	}
 }
 
-// TestPodsBeyondMinimumBindOneByOne verifies clause 1: pods beyond the minimum are bound one by one, and each waiting
+// TestPodsBeyondMinimumBindOneByOne verifies that pods beyond the minimum are bound one by one, and that each waiting
 // pod has a condition with its own reason.
 func TestPodsBeyondMinimumBindOneByOne(t *testing.T) {
 	s := sharedStage(t)
@@ -198,8 +198,8 @@ func (s *stage) awaitRunning(group string, n int) {
 	})
 }
 
-// TestFinishedMembersCount verifies clause 1: if the last worker of a job is lost after the others have finished, its
-// replacement does not wait for a quorum.
+// TestFinishedMembersCount verifies that the replacement of the last worker of a job, which is lost after the others
+// have finished, does not wait for further pods.
 func TestFinishedMembersCount(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 3)
@@ -209,14 +209,14 @@ func TestFinishedMembersCount(t *testing.T) {
 	s.succeed("g-0")
 	s.succeed("g-1")
 	s.group("others", "q", 2, "1")
-	s.awaitBound("others", 2) // no room remains for three further pods
+	s.awaitBound("others", 2) // no room remains for three more pods
 	s.remove("g-2")
 	s.member("g-3", "g", "q", "1") // another name, because the node may delete g-2 again by its name
 	s.awaitPod("g-3")
 }
 
-// TestReplacementGoesFirst verifies clause 1: a gang that lost a pod gets its replacement before groups that come
-// earlier in the fair order, and before a group that may preempt others.
+// TestReplacementGoesFirst verifies that a gang that lost a pod gets its replacement before groups that come earlier in
+// the fair order, and before a group that may preempt others.
 func TestReplacementGoesFirst(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 4, nil)
@@ -245,8 +245,8 @@ func TestReplacementGoesFirst(t *testing.T) {
 	s.awaitRefused("first", scheduling.ReasonNoRoom)
 }
 
-// TestPartlyBoundGangIsCompletedOrEvicted verifies clause 11: a scheduler completes a gang that its predecessor left
-// partly bound, or evicts the gang if it cannot be completed.
+// TestPartlyBoundGangIsCompletedOrEvicted verifies that a scheduler completes a gang that its predecessor left partly
+// bound, or evicts the gang if it cannot be completed.
 func TestPartlyBoundGangIsCompletedOrEvicted(t *testing.T) {
 	t.Parallel()
 	for name, room := range map[string]bool{"completed": true, "evicted": false} {

@@ -16,7 +16,7 @@ import (
 
 var (
 	kills = flag.Int("kills", 6, "how often TestKilledSchedulerKeepsGangsAndQuotas kills the scheduler")
-	// leaders is the number of replicas. Each of them leads once.
+	// leaders is how often TestSecondReplicaTakesOver kills the leading scheduler.
 	leaders = flag.Int("leaders", 2, "how often TestSecondReplicaTakesOver kills the scheduler that leads")
 	seed    = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
 )
@@ -32,7 +32,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(from, 1))
 }
 
-// arrivals are gangs that arrive, run as a whole and end.
+// arrivals holds gangs that arrive, run as a whole and finish.
 type arrivals struct {
 	*stage
 	ledger *ledger.Ledger
@@ -65,7 +65,7 @@ func (a *arrivals) submit(n int) {
 	}
 }
 
-// whole returns a gang whose pods all run, or an empty string. The caller holds the ledger's lock.
+// whole returns a gang whose pods are all bound, or an empty string. The caller holds the ledger's lock.
 func (a *arrivals) whole() string {
 	for name, n := range a.sizes {
 		if a.ledger.Bound(name) == n {
@@ -75,7 +75,7 @@ func (a *arrivals) whole() string {
 	return ""
 }
 
-// drain waits until each gang runs, and then ends it.
+// drain waits for each gang until all its pods are bound, and then deletes it.
 func (a *arrivals) drain() {
 	a.Helper()
 	for len(a.sizes) > 0 {
@@ -95,7 +95,7 @@ func (a *arrivals) finish(name string) {
 	delete(a.sizes, name)
 }
 
-// maybeFinish ends a gang that runs as a whole, in half of the calls.
+// maybeFinish deletes a gang whose pods are all bound, in half of the calls.
 func (a *arrivals) maybeFinish() {
 	a.Helper()
 	name := ""
@@ -105,8 +105,8 @@ func (a *arrivals) maybeFinish() {
 	}
 }
 
-// TestKilledSchedulerKeepsGangsAndQuotas verifies clauses 3 and 11: while the test kills the scheduler repeatedly and
-// gangs arrive and end, no gang remains partly bound, the queue never exceeds its quota, and every gang runs.
+// TestKilledSchedulerKeepsGangsAndQuotas verifies that no gang remains partly bound, that the queue never exceeds its
+// quota, and that every gang runs, while the test kills the scheduler repeatedly and gangs arrive and finish.
 func TestKilledSchedulerKeepsGangsAndQuotas(t *testing.T) {
 	a := newArrivals(quietStage(t), 30)
 	for range *kills {
@@ -117,8 +117,8 @@ func TestKilledSchedulerKeepsGangsAndQuotas(t *testing.T) {
 	a.drain()
 }
 
-// TestSecondReplicaTakesOver verifies clause 11: one of two schedulers leads, and after it is killed, the other one
-// completes its work.
+// TestSecondReplicaTakesOver verifies that one of two schedulers leads, and that the other one completes its work after
+// it is killed.
 func TestSecondReplicaTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})

@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// parallelTests is the number of tests that run at the same time. Most of the time they wait.
+// parallelTests is the number of tests that run at the same time. They mostly wait.
 const parallelTests = 8
 
 // kwokPart is the first argument with which this program runs KWOK.

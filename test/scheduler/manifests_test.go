@@ -17,9 +17,9 @@ import (
 	"tensorstack.dev/batch/internal/testing/refusal"
 )
 
-// TestBadManifests verifies that the API server refuses each file of testdata/bad. A file contains an invalid Queue or
-// PodGroup, or a valid one followed by an invalid change of it. NAME.txt contains the API server's answer. A refused
-// request changes nothing.
+// TestBadManifests verifies that the API server refuses each file of testdata/bad with the answer in NAME.txt, and that
+// a refused request changes nothing. A file contains an invalid Queue or PodGroup, or a valid one followed by an
+// invalid change of it.
 func TestBadManifests(t *testing.T) {
 	s := sharedStage(t)
 	objects, err := dynamic.NewForConfig(s.Env.Config)

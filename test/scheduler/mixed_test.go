@@ -25,12 +25,12 @@ import (
 
 var mixed = flag.Bool("mixed", false, "give TestMixedLoadKeepsGangsAndQuotas its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
 
-// size is the size of the world of TestMixedLoadKeepsGangsAndQuotas. Times are simulated seconds.
+// size is the size of the simulated cluster of TestMixedLoadKeepsGangsAndQuotas. Times are in simulated seconds.
 type size struct {
 	nodes, nodeCPU, gangs, largest int
 	// arrivals is the time within which all gangs arrive. longest is the longest run of a gang.
 	arrivals, longest int
-	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler; 0 stands for never.
+	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler; zero means never.
 	drainEvery, killEvery int
 }
 
@@ -42,10 +42,10 @@ var (
 // second is the shortest duration of a simulated second. It determines the speed of the test; no check depends on it.
 const second = 100 * time.Millisecond
 
-// TestMixedLoadKeepsGangsAndQuotas verifies clauses 1, 3, 4 and 11 under load. Gangs of two queues, one of which may
-// preempt pods of the other, arrive and run for random times. At the same time, nodes are drained, removed and added,
-// and the scheduler is killed. The test acts as the job controllers, the administrators who drain nodes, and the jobs.
-// The ledger's rules must hold at all times, and every gang must end.
+// TestMixedLoadKeepsGangsAndQuotas verifies gangs, quotas and preemption under load. Gangs of two queues, one of which
+// may preempt pods of the other, arrive and run for random times. Meanwhile, nodes are drained, removed and added, and
+// the scheduler is killed. The test acts as the job controllers, as the administrators who drain nodes, and as the
+// processes of the jobs. The ledger's rules must hold at all times, and every gang must finish.
 func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	t.Parallel()
 	world := smallWorld
@@ -61,7 +61,7 @@ func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	}
 }
 
-// newMix makes the nodes and queues of a world, and plans its gangs.
+// newMix creates the nodes and queues of a simulated cluster, and plans its gangs.
 func newMix(s *stage, world size) *mix {
 	s.Helper()
 	m := &mix{stage: s, size: world, random: seeded(s.T), jobs: map[string]*job{}, drained: map[string]bool{}}
@@ -77,7 +77,7 @@ func newMix(s *stage, world size) *mix {
 	return m
 }
 
-// run simulates the world until all gangs have ended.
+// run simulates the cluster until all gangs have finished.
 func (m *mix) run() {
 	m.Helper()
 	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
@@ -86,7 +86,7 @@ func (m *mix) run() {
 	for m.now = 0; len(m.coming)+len(m.jobs) > 0; m.now++ {
 		m.step()
 		if m.Failed() || m.ledger.Failed() {
-			m.FailNow() // the ledger has the reason
+			m.FailNow() // the ledger reports the violation
 		}
 		if time.Now().After(deadline) {
 			m.Fatalf("after %d simulated seconds these gangs remain: %s", m.now, m.waiting())
@@ -105,19 +105,19 @@ func (m *mix) run() {
 		m.ledger.Peak("low"), m.ledger.Peak("high"), m.quotas)
 }
 
-// mix is the simulated world of the test.
+// mix is the simulated cluster of the test.
 type mix struct {
 	*stage
 	size
 	random *rand.Rand
 	ledger *ledger.Ledger
 	quotas map[string]int64
-	// arrived is called when all gangs have arrived; nil for nothing.
+	// arrived is called when all gangs have arrived; it may be nil.
 	arrived func()
 	now     int
 	coming  []*job
 	jobs    map[string]*job
-	// nodes are the names of all nodes. drained are the nodes that are being drained.
+	// nodes holds the names of all nodes, and drained those of the nodes that are being drained.
 	nodes   []string
 	drained map[string]bool
 
@@ -129,9 +129,9 @@ type job struct {
 	name, queue, cpu string
 	at, size, min    int
 	priority         int32
-	// runs is how long each pod runs after all pods have started.
+	// runs holds how long each pod runs after all pods have started.
 	runs []int
-	// pods are the names of the pods by index. serial is the number of pods created so far. begun is the second in
+	// pods holds the names of the pods by index. serial is the number of pods created so far. begun is the second in
 	// which all pods ran, or 0.
 	pods   []string
 	serial int
@@ -212,7 +212,7 @@ func (m *mix) submit(j *job) {
 	m.makePods(j, func(int) bool { return true })
 }
 
-// makePods creates the pods of a job for which lacks is true.
+// makePods creates the pods of a job for which lacks returns true.
 func (m *mix) makePods(j *job, lacks func(i int) bool) {
 	m.Helper()
 	var all []func() error
@@ -249,7 +249,7 @@ func (m *mix) sideBySide(all []func() error) {
 	}
 }
 
-// act does the work of a job's controller and of its processes.
+// act acts as the controller of a job and as its processes.
 func (m *mix) act(j *job) {
 	m.Helper()
 	have := m.ledger.States(j.name)
@@ -259,7 +259,8 @@ func (m *mix) act(j *job) {
 		p, ok := have[name]
 		switch {
 		case !ok || p.DeletionTimestamp != nil:
-		case p.Spec.NodeName != "" && !slices.Contains(m.nodes, p.Spec.NodeName): // it was bound while the node went
+		// It was bound while the node was being deleted.
+		case p.Spec.NodeName != "" && !slices.Contains(m.nodes, p.Spec.NodeName):
 			ends = append(ends, func() error { return m.collect(name) })
 		case p.Status.Phase == corev1.PodSucceeded:
 			done++
@@ -280,19 +281,19 @@ func (m *mix) act(j *job) {
 		delete(m.jobs, j.name)
 		return
 	}
-	m.makePods(j, func(i int) bool { // replaces the deleted pods once they no longer exist
+	m.makePods(j, func(i int) bool { // replaces deleted pods once they no longer exist
 		_, ok := have[j.pods[i]]
 		return !ok && m.ledger.Saw(j.pods[i])
 	})
 }
 
-// finish makes a pod succeed. The pod may have been deleted.
+// finish makes a pod succeed, unless it has been deleted.
 func (m *mix) finish(name string) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
 	return client.IgnoreNotFound(m.Client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
 }
 
-// collect deletes a pod of a node that is gone, as the garbage collector of pods does.
+// collect deletes a pod of a deleted node, as the garbage collector of pods does.
 func (m *mix) collect(name string) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
 	return client.IgnoreNotFound(m.Client.Delete(m.Context(), p, client.GracePeriodSeconds(0)))
@@ -351,7 +352,7 @@ func (m *mix) endDrains() {
 	}
 }
 
-// waiting describes the gangs that have not ended.
+// waiting describes the gangs that have not finished.
 func (m *mix) waiting() string {
 	var all []string
 	for _, name := range slices.Sorted(keysOf(m.jobs)) {

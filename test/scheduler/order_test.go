@@ -26,11 +26,11 @@ func (s *stage) awaitLaterThan(group string) {
 	<-time.After(time.Until(pg.CreationTimestamp.Add(time.Second)))
 }
 
-// TestFirstInOrderGetsTheRoom verifies clause 2: if two groups wait for the same room, the first one in order gets it
-// when it becomes free.
+// TestFirstInOrderGetsTheRoom verifies that, if two groups wait for the same room, the first one in order gets it when
+// it becomes free.
 func TestFirstInOrderGetsTheRoom(t *testing.T) {
 	t.Parallel()
-	// The first group is the older one, and the last one by name.
+	// The first group is the older one, but its name sorts last.
 	tests := map[string]struct {
 		queues func(*stage)
 		runs   func(*stage)

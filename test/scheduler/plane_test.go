@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// Settings of the scheduler on the shared plane.
+// These are the settings of the scheduler on the shared plane.
 const (
 	topologyLabel = "zone"
 	sharedGrace   = "2s"
@@ -34,8 +34,8 @@ var (
 		}
 		return p, startKWOK(p)
 	})
-	// quiet holds the plane for tests that run alone on it: only the test wakes the scheduler, and the test may kill
-	// the scheduler.
+	// quiet holds the plane for tests that run alone on it. Only the test wakes its scheduler, and the test may kill
+	// it.
 	quiet = plane.NewPool(1, func() (*plane.Plane, error) { return plane.New(testenv.Options{Components: withScheduler}) })
 )
 

@@ -33,7 +33,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	of := func(name string) map[string]string { return map[string]string{scheduling.LabelGroupName: name} }
 	in := func(queue string) map[string]string { return map[string]string{scheduling.LabelQueue: s.own(queue)} }
 
-	// A queue is created after its groups.
+	// The queue is created after its groups.
 	group(alice, "hers", "later")
 	pod(alice, "hers-0", of("hers"))
 	pod(alice, "single", in("later"))
@@ -59,7 +59,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 		s.awaitPodReports(name, words)
 	}
 
-	// A selector no longer selects the namespace while a group waits.
+	// The selector stops selecting the namespace while a group waits.
 	s.queue("narrowed", "1", 0)
 	group(alice, "first", "narrowed")
 	s.pod("first-0", "1", func(p *corev1.Pod) { p.Labels = of("first") })
@@ -73,7 +73,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s.awaitReason("second", scheduling.ReasonNotAdmitted)
 	s.unbound("job-0", "hers-0", "single", "intruder", "second-0")
 
-	// The author gets the right, or the queue selects the namespace.
+	// The author is granted the right, or the queue selects the namespace.
 	s.changeQueue("later", func(q *scheduling.QueueSpec) {
 		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"open": "yes"}}
 	})

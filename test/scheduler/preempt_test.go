@@ -26,8 +26,8 @@ func (s *stage) awaitEvicted(pods ...string) {
 	})
 }
 
-// TestPreemptionExample verifies clause 4 with the example of the specification. The room of a preempted pod must be
-// reserved for the group that preempted it.
+// TestPreemptionExample verifies preemption with a worked example. The room of a preempted pod must be reserved for the
+// group that preempted it.
 func TestPreemptionExample(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 300, nil)
@@ -69,11 +69,11 @@ func TestPreemptionExample(t *testing.T) {
 	}
 }
 
-// TestPreemption verifies clause 4 on three nodes of 4 CPUs.
+// TestPreemption verifies which groups preempt which others on three nodes of 4 CPUs.
 func TestPreemption(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		runs []string // groups of one pod of 4 CPUs that start one after the other, by queue
+		runs []string // groups of one pod of 4 CPUs that start one after another, by queue
 		set  func(*stage)
 		want []string
 	}{
@@ -127,8 +127,8 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptionEvictsOnlyIfTheGangFits verifies clause 4: a gang that would not fit after all evictions evicts no pod,
-// and a gang that gives up its preemption leaves the room to others.
+// TestPreemptionEvictsOnlyIfTheGangFits verifies that a gang that would not fit even after all evictions evicts no pod,
+// and that a gang that gives up its preemption leaves the room to others.
 func TestPreemptionEvictsOnlyIfTheGangFits(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 3 {

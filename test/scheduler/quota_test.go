@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/ledger"
 )
 
-// TestQuota verifies clause 3: a group that exceeds the quota reports the amounts, and quotas may be raised, and may be
+// TestQuota verifies that a group that exceeds the quota reports the amounts, and that quotas can be raised, and can be
 // lowered below the current use.
 func TestQuota(t *testing.T) {
 	s := sharedStage(t)
@@ -40,8 +40,8 @@ func TestQuota(t *testing.T) {
 	s.awaitBound("late", 1)
 }
 
-// TestConcurrentGangsStayWithinQuota verifies clause 3: if many gangs arrive at once, the queue never exceeds its
-// quota, and all gangs run.
+// TestConcurrentGangsStayWithinQuota verifies that the queue never exceeds its quota if many gangs arrive at once, and
+// that all gangs run.
 func TestConcurrentGangsStayWithinQuota(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 4 {

@@ -23,8 +23,8 @@ import (
 // free is a queue that all namespaces may use.
 const free = "free"
 
-// way is a request that puts an object into a queue. For requests that the API server always refuses, fault is a part
-// of the refusal.
+// way is a request that puts an object into a queue. If the API server always refuses the request, fault is a part of
+// the refusal.
 type way struct {
 	name string
 	// try sends the request to the API server with the client.
@@ -91,8 +91,7 @@ func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	}
 }
 
-// expect returns an error unless the answer to a request is correct for a user who may use the queue (ok) or may not
-// use it.
+// expect returns an error unless err is the right answer to a request of a user who may (ok) or may not use the queue.
 func expect(err error, ok bool, queue string) error {
 	switch {
 	case ok && err != nil:
@@ -176,7 +175,7 @@ func relabels(scheduler string) func(*stage, client.Client, string) error {
 	}
 }
 
-// jobWays returns the requests for a kind of job: they set its own queue, the queue of its TensorBoard, or the fields
+// jobWays returns the requests for a kind of job, which set its own queue, the queue of its TensorBoard, or the fields
 // of its templates.
 func jobWays(k kinds.Kind) []way {
 	ways := []way{
@@ -216,7 +215,8 @@ func jobWays(k kinds.Kind) []way {
 	return ways
 }
 
-// templates returns templates that could put a job's pods into a queue, or beyond its quota, with the operator's right.
+// templates returns pod templates that could put a job's pods into a queue, or beyond its quota, with the operator's
+// rights.
 func templates(queue string) map[string]map[string]any {
 	labels := func(l map[string]any) map[string]any { return map[string]any{"metadata": map[string]any{"labels": l}} }
 	return map[string]map[string]any{

@@ -28,7 +28,7 @@ import (
 // kindsDir is the directory of package kinds.
 var kindsDir = os.DirFS("../../internal/kinds")
 
-// jobsOf returns a job of each kind, by the names of the kinds. It has two replicas, which request the amount of CPU.
+// jobsOf returns a job of each kind, by the names of the kinds. Each has two replicas that request the amount of CPU.
 func (s *stage) jobsOf(queue, cpu string) map[string]client.Object {
 	s.Helper()
 	all := map[string]client.Object{}
@@ -55,7 +55,8 @@ func rolesOf(job *unstructured.Unstructured) []map[string]any {
 	return roles
 }
 
-// setCPU sets what the first container of a role requests: the API server sets the requests to the limits.
+// setCPU sets the CPU request of a role's first container through its limit: the API server defaults requests to
+// limits.
 func setCPU(role map[string]any, cpu string) {
 	containers := role["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
 	containers[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]any{"cpu": cpu}}
@@ -106,7 +107,8 @@ func (s *stage) accepted(o client.Object) {
 	}
 }
 
-// TestPodsLargerThanTheProfileDoNotStart verifies clause 9 with the operator of the embedded cluster.
+// TestPodsLargerThanTheProfileDoNotStart verifies, with the operator of the embedded cluster, that pods larger than the
+// resource shapes of their queue do not start.
 func TestPodsLargerThanTheProfileDoNotStart(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
@@ -176,8 +178,8 @@ func (s *stage) shapesOfJobs() {
 	}
 }
 
-// refusedAsLarge verifies that the API server refuses a job because the pods of the role whose field is named are larger
-// than the profile allows.
+// refusedAsLarge verifies that the API server refuses a job because the pods of the role with the given field are
+// larger than the profile allows.
 func (s *stage) refusedAsLarge(job client.Object, name, field string) {
 	s.Helper()
 	err := s.Client.Create(s.Context(), job, client.DryRunAll)
@@ -193,7 +195,8 @@ func (s *stage) refusedAsLarge(job client.Object, name, field string) {
 	}
 }
 
-// countedWithTheirGroup verifies that pods that name only a group count for the group's queue, also in its status.
+// countedWithTheirGroup verifies that pods that name only a group count for the group's queue, also in the queue's
+// status.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {
@@ -250,7 +253,7 @@ func (s *stage) shapesOfPods() {
 	for _, pod := range []*corev1.Pod{
 		s.newPod("p", "4", inQueue("sized"), large(requesting("4"))), s.newPod("p", "3", inQueue("sized")), s.newPod("p", "4", inGroup("grouped")),
 		s.newPod("p", "50", inQueue("free")), s.newPod("p", "50"), s.newPod("p", "50", s.byDefault), s.newPod("p", "50", inGroup("unknown")),
-		// The webhook has checked it with the job.
+		// The webhook has already checked this pod with its job.
 		s.newPod("p", "5", inQueue("sized"), func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "j" }),
 	} {
 		s.accepted(pod)
@@ -275,7 +278,7 @@ func (s *stage) shapesPastAdmission() {
 	s.group("runs", "sized", 2, "4")
 	s.awaitBound("runs", 2)
 	s.Must(s.Env.StopComponent(local.Operator))
-	s.group("large", "sized", 2, "5") // no webhook is in force
+	s.group("large", "sized", 2, "5") // the webhook is not in force
 	s.group("fits", "sized", 2, "4")
 	s.group("other", "free", 2, "5")
 	job := s.jobsOf("sized", "5")["GenericJob"]

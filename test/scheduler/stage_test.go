@@ -24,7 +24,7 @@ type stage struct {
 	prefix string
 }
 
-// node adds a node with the number of CPUs. Pods are bound to it and never run.
+// node adds a node with the number of CPUs. Pods are bound to it but never run.
 func (s *stage) node(name string, cpu int, labels map[string]string) {
 	s.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name), Labels: map[string]string{corev1.LabelHostname: s.own(name)}}}
@@ -66,7 +66,7 @@ func cpus(amount string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
 }
 
-// queue adds a queue on the stage's nodes. cpu is its quota; empty for none.
+// queue adds a queue on the stage's nodes. cpu is its quota; an empty string means no quota.
 func (s *stage) queue(name string, cpu string, priority int32, change ...func(*scheduling.QueueSpec)) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -218,7 +218,7 @@ func (s *stage) remove(name string) {
 	s.Must(s.Client.Delete(s.Context(), p, client.GracePeriodSeconds(0)))
 }
 
-// askToEnd requests the deletion of a pod. The pod exists until remove acts for its kubelet.
+// askToEnd requests the deletion of a pod. The pod exists until remove is called, which acts as its kubelet.
 func (s *stage) askToEnd(name string) {
 	s.Helper()
 	s.Must(s.Client.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}}))
@@ -287,11 +287,11 @@ func (s *stage) awaitRefused(group, reason string) {
 	}
 }
 
-// soon is the longest time until a group starts after an event that made it fit. Without the event, the scheduler would
-// retry after 30 s.
+// soon is the longest time until a group starts after an event that makes it fit. Without the event, the scheduler
+// would retry after 30 s.
 const soon = 20 * time.Second
 
-// awaitSoon waits until a group is bound that fits because of an event that has just happened.
+// awaitSoon waits until a group that an event has just made fit is bound.
 func (s *stage) awaitSoon(group string, n int) {
 	s.Helper()
 	began := time.Now()

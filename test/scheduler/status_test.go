@@ -42,8 +42,7 @@ func (s *stage) awaitQueue(name string, is func(*scheduling.QueueStatus) bool) {
 	})
 }
 
-// TestStatusOfQueuesAndGroupsIsKept verifies clauses 8, 12 and 13 with the operator, which maintains the status of
-// queues and groups.
+// TestStatusOfQueuesAndGroupsIsKept verifies the status of queues and groups, which the operator maintains.
 func TestStatusOfQueuesAndGroupsIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: append(slices.Clone(withScheduler), local.Operator), AuditPolicy: statusWrites})
@@ -101,8 +100,8 @@ func TestStatusOfQueuesAndGroupsIsKept(t *testing.T) {
 	s.coalesced()
 }
 
-// overQuota binds a pod of another scheduler in a queue of which 6 of 8 CPUs are in use, and checks that the queue
-// reports that it exceeds its quota.
+// overQuota binds a pod of another scheduler in a queue that uses 6 of 8 CPUs, and checks that the queue reports that
+// it exceeds its quota.
 func (s *stage) overQuota(queue, node string) {
 	s.Helper()
 	within := func(status metav1.ConditionStatus, words string) {
@@ -125,8 +124,7 @@ func (s *stage) overQuota(queue, node string) {
 	within(metav1.ConditionTrue, "")
 }
 
-// coalesced verifies clause 12: when many pods change at once, the status becomes exact with far fewer writes than
-// changes.
+// coalesced verifies that the status becomes exact with far fewer writes than changes when many pods change at once.
 func (s *stage) coalesced() {
 	s.Helper()
 	const pods = 100
@@ -151,7 +149,7 @@ func (s *stage) coalesced() {
 	}
 	const changes = 3 * pods // each pod is created, is bound and terminates
 	slow := int(max(0, time.Since(began)-20*time.Second) / time.Second)
-	// A status is written up to three times a second.
+	// The operator writes a status at most three times a second.
 	if writes == 0 || writes > changes/5+3*slow && writes > changes/2 {
 		s.Errorf("%d changes of the queue's pods took %d writes of its status", changes, writes)
 	}

@@ -20,13 +20,13 @@ import (
 	"tensorstack.dev/batch/test/kit/slowetcd"
 )
 
-// The tests of this file are those of the scheduler in the table in docs/reliability.md. Each prints what the table says
-// was measured.
+// The tests of this file are those of the scheduler in the table of docs/reliability.md. Each prints the figures that
+// the table gives as measured.
 
 var faults = flag.Bool("faults", false, "run the tests in which requests of the scheduler fail (make test-faults)")
 
-// These are the sizes of the worlds of these tests, which are crowded, so that the scheduler has to evict pods. A world is
-// slower than its scheduler if its own requests are slow, too.
+// These are the sizes of the simulated clusters of these tests. They are crowded, so that the scheduler has to evict
+// pods. With slowWorld, the requests of the test itself are slow too.
 var (
 	faultWorld = size{nodes: 6, nodeCPU: 8, gangs: 60, largest: 12, arrivals: 40, longest: 12, drainEvery: 12}
 	slowWorld  = size{nodes: 4, nodeCPU: 8, gangs: 20, largest: 8, arrivals: 8, longest: 4, drainEvery: 6}
@@ -52,8 +52,8 @@ func (s *stage) startBehind(proxy *apiproxy.Proxy) *program.Program {
 	return scheduler
 }
 
-// TestUnansweredBindingKeepsItsRoom loses the answer to a binding, and keeps the bound pod from the scheduler's watches.
-// The scheduler gives its room to no other pod.
+// TestUnansweredBindingKeepsItsRoom loses the answer to a binding and hides the bound pod from the scheduler's watches.
+// It verifies that the scheduler does not give the pod's room to another pod.
 func TestUnansweredBindingKeepsItsRoom(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
@@ -95,7 +95,7 @@ func TestUnansweredBindingKeepsItsRoom(t *testing.T) {
 	}
 }
 
-// faulty is a world whose scheduler reaches the API server through a proxy.
+// faulty is a simulated cluster whose scheduler reaches the API server through a proxy.
 type faulty struct {
 	*mix
 	proxy     *apiproxy.Proxy
@@ -119,7 +119,7 @@ func (f *faulty) start() {
 	f.scheduler = f.startBehind(f.proxy)
 }
 
-// finish runs the world to its end. The scheduler must not have ended.
+// finish runs the simulated cluster to its end, and verifies that the scheduler has not exited.
 func (f *faulty) finish() {
 	f.Helper()
 	f.run()
@@ -128,14 +128,14 @@ func (f *faulty) finish() {
 	}
 }
 
-// TestGangsWithoutFault runs the world of the other tests without a fault. The figures of those compare with its own.
+// TestGangsWithoutFault runs the load of the other tests without a fault, as the baseline for their figures.
 func TestGangsWithoutFault(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()
 	f.finish()
 }
 
-// TestGangsSurviveFailingWrites lets 5 % of the scheduler's writes fail, among them bindings and evictions.
+// TestGangsSurviveFailingWrites makes 5 % of the scheduler's writes fail, including bindings and evictions.
 func TestGangsSurviveFailingWrites(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	counts := f.proxy.FailWrites(5)
@@ -148,8 +148,8 @@ func TestGangsSurviveFailingWrites(t *testing.T) {
 	}
 }
 
-// TestGangsSurviveLostWatches ends all watches of the scheduler again and again while gangs arrive. Every other time it must
-// list everything.
+// TestGangsSurviveLostWatches repeatedly closes all watches of the scheduler while gangs arrive. Every other time, the
+// scheduler must list everything.
 func TestGangsSurviveLostWatches(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()

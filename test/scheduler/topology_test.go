@@ -22,8 +22,8 @@ func (s *stage) zonesOf(group string) map[string]int {
 	return zones
 }
 
-// TestGangIsPlacedByTopology verifies clause 10. Zone a has one node, zone b three nodes and zone c two nodes. Each
-// node has room for one pod.
+// TestGangIsPlacedByTopology verifies the placement of gangs under each topology policy. Zone a has one node, zone b
+// three nodes and zone c two nodes. Each node has room for one pod.
 func TestGangIsPlacedByTopology(t *testing.T) {
 	tests := map[string]struct {
 		policy scheduling.TopologyPolicy
@@ -58,8 +58,8 @@ func TestGangIsPlacedByTopology(t *testing.T) {
 	}
 }
 
-// TestReplacementStaysInTheGangsZone verifies clause 10: a replacement is bound in the zone of its gang even if another
-// zone has more room.
+// TestReplacementStaysInTheGangsZone verifies that a replacement is bound in the zone of its gang even if another zone
+// has more room.
 func TestReplacementStaysInTheGangsZone(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n0", 2, map[string]string{topologyLabel: s.own("a")})

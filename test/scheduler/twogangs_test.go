@@ -15,7 +15,7 @@ import (
 var twoGangs = flag.Int("two-gangs", 10, "how often TestOneOfTwoGangsRunsAtATime submits two gangs that each need 60 % of the nodes")
 
 // TestOneOfTwoGangsRunsAtATime verifies that two gangs that each need 60 % of the nodes, and that are repeatedly
-// submitted together, run one after the other, and that they never both have bound pods.
+// submitted together, run one after the other, and that they never have bound pods at the same time.
 func TestOneOfTwoGangsRunsAtATime(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 5 {
@@ -51,7 +51,7 @@ func TestOneOfTwoGangsRunsAtATime(t *testing.T) {
 			if l.Bound(b) > 0 {
 				first, second = b, a
 			}
-			ending = l.Bound(first) == 6 // an ending gang frees its room pod by pod
+			ending = l.Bound(first) == 6 // a deleted gang frees its room pod by pod
 			return ending
 		})
 		if first == a {

@@ -44,8 +44,8 @@ func (s *stage) claim(name string) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}))
 }
 
-// TestGangPlanRespectsVolumes verifies clause 1. Each pod of a gang has a claim and each node has one volume, so the
-// gang fits only with one pod on each node, although one node has most of the CPUs.
+// TestGangPlanRespectsVolumes verifies that a gang's plan respects volumes. Each pod of the gang has a claim and each
+// node has one volume, so the gang fits only with one pod on each node, although one node has most of the CPUs.
 func TestGangPlanRespectsVolumes(t *testing.T) {
 	s := sharedStage(t)
 	s.bindVolumes()

@@ -11,7 +11,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestSmallerGroupsBackfill verifies clause 5: a group that does not fit delays no smaller group, of its own queue or
+// TestSmallerGroupsBackfill verifies that a group that does not fit delays no smaller group of its own queue or
 // another.
 func TestSmallerGroupsBackfill(t *testing.T) {
 	s := sharedStage(t)
@@ -113,7 +113,7 @@ var wakingEvents = map[string]wakingEvent{
 		wake: func(s *stage) { s.remove("store") }},
 }
 
-// TestEventsWakeWaitingGroups verifies clause 5: each event that makes a group fit starts the group, well before the
+// TestEventsWakeWaitingGroups verifies that each event that makes a group fit starts the group, well before the
 // scheduler would retry it.
 func TestEventsWakeWaitingGroups(t *testing.T) {
 	quiet := quietStage(t)
@@ -139,8 +139,8 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 	}
 }
 
-// TestWaitingGroupGetsReservation verifies clause 5: a group that has waited longer than reserveAfter gets the room of
-// pods that terminate.
+// TestWaitingGroupGetsReservation verifies that a group that has waited longer than reserveAfter gets the room of
+// terminating pods.
 func TestWaitingGroupGetsReservation(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "reserveAfter: 2s")
@@ -175,8 +175,8 @@ func TestWaitingGroupGetsReservation(t *testing.T) {
 	}
 }
 
-// TestClosedQueueStartsNothingNew verifies clause 6: running groups continue and get replacements, but no new group
-// starts.
+// TestClosedQueueStartsNothingNew verifies that the running groups of a closed queue continue and get replacements, and
+// that no new group starts.
 func TestClosedQueueStartsNothingNew(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 10, nil)
@@ -194,7 +194,7 @@ func TestClosedQueueStartsNothingNew(t *testing.T) {
 	}
 }
 
-// TestSchedulersDoNotOvercommitNodes verifies that the pods of each scheduler do not use room that pods of the other
+// TestSchedulersDoNotOvercommitNodes verifies that the pods of either scheduler do not use room that pods of the other
 // scheduler occupy.
 func TestSchedulersDoNotOvercommitNodes(t *testing.T) {
 	s := sharedStage(t)
