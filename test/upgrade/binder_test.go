@@ -15,8 +15,8 @@ import (
 )
 
 // bindDefault binds the pods of default-scheduler to the only node until the test ends. The plane has no
-// kube-scheduler: the one of the embedded cluster would also schedule the pods of the t9k-scheduler, which the chart
-// installs here.
+// kube-scheduler: the scheduler of the embedded cluster would also schedule the pods of the t9k-scheduler, which the
+// chart installs here.
 func bindDefault(s *namespace.Test) {
 	s.Helper()
 	nodes := &corev1.NodeList{}
@@ -33,13 +33,14 @@ func bindDefault(s *namespace.Test) {
 			see := func(objects []client.Object) bool {
 				for _, p := range follow.Typed[*corev1.Pod](objects) {
 					if p.Spec.NodeName == "" && p.Spec.SchedulerName == corev1.DefaultSchedulerName {
+						// A conflict means that the pod is already bound.
 						_ = s.Core.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
-							Target: corev1.ObjectReference{Kind: "Node", Name: nodes.Items[0].Name}}, metav1.CreateOptions{}) // a conflict means that it is bound
+							Target: corev1.ObjectReference{Kind: "Node", Name: nodes.Items[0].Name}}, metav1.CreateOptions{})
 					}
 				}
 				return false
 			}
-			_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // ends with ctx
+			_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // returns when ctx ends
 		})
 	}
 	s.Cleanup(func() {

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// helmBinary builds the Helm of tools/packaging.
+// helmBinary builds the version of Helm that tools/packaging requires, and returns its path.
 var helmBinary = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -64,8 +64,8 @@ func (i *installation) createNamespace() {
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}))
 }
 
-// apply installs a release or upgrades to it, and waits until its pods are ready and those before have gone. The
-// containers have no images here, and so they need a command.
+// apply installs a release or upgrades to it, and waits until its pods are ready and the earlier pods are deleted. The
+// containers have no images here, so they need a command.
 func (i *installation) apply(verb string, r release, set ...string) {
 	i.Helper()
 	archives := i.TempDir()
@@ -81,7 +81,7 @@ func (i *installation) apply(verb string, r release, set ...string) {
 	i.checkRuns(r)
 }
 
-// checkRuns checks that exactly the pods of a release run.
+// checkRuns waits until exactly the pods of a release are running.
 func (i *installation) checkRuns(r release) {
 	i.Helper()
 	i.Await("only version "+r.version+" runs", func() error {

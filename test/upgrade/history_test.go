@@ -12,7 +12,7 @@ import (
 )
 
 // TestLastReleaseIsFoundInAClone verifies that clones of this repository find the commit of the last release, with and
-// without its tag, and that a clone without the history does not take another commit for it.
+// without its tag, and that a clone without the history does not mistake another commit for it.
 func TestLastReleaseIsFoundInAClone(t *testing.T) {
 	version, commit := ofThisRepository(t)
 	check := func(t *testing.T, want string) {
@@ -44,8 +44,8 @@ func TestLastReleaseIsFoundInAClone(t *testing.T) {
 	})
 }
 
-// TestUpgradeNeedsTheLastRelease runs TestUpgradeAndRemoval in a clone that lacks the last release, where all that
-// tests require has to be there.
+// TestUpgradeNeedsTheLastRelease verifies that TestUpgradeAndRemoval fails in a clone that lacks the last release if
+// all requirements of tests must be met.
 func TestUpgradeNeedsTheLastRelease(t *testing.T) {
 	require.Root(t)
 	require.MountNamespaces(t)
@@ -60,7 +60,7 @@ func TestUpgradeNeedsTheLastRelease(t *testing.T) {
 	}
 }
 
-// ofThisRepository returns the version and the commit of the last release as this repository has them.
+// ofThisRepository returns the version and the commit of the last release according to this repository.
 func ofThisRepository(t *testing.T) (version, commit string) {
 	t.Helper()
 	version, commit, err := lastRelease()

@@ -20,7 +20,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// derived are kinds that the API server derives from other objects or that expire by themselves.
+// derived holds kinds whose objects the API server derives from other objects, or which expire by themselves.
 var derived = []string{"APIService", "ComponentStatus", "Event"}
 
 // listing returns all objects of the cluster as "KIND NAME", except those in the namespace of the test and jobs.
@@ -69,8 +69,8 @@ func isJob(kind string) bool {
 
 var documentedObject = regexp.MustCompile("(?m)^\\| `(\\w+ [^`]+)` \\|")
 
-// documentedRemains returns the objects that remain after a removal according to docs/operations.md. Names may be
-// patterns.
+// documentedRemains returns the objects that remain after an uninstallation according to docs/operations.md. Names may
+// be patterns.
 func documentedRemains(s *namespace.Test) []string {
 	s.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
@@ -87,8 +87,7 @@ func documentedRemains(s *namespace.Test) []string {
 	return patterns
 }
 
-// checkRemains waits until the objects that the cluster has in addition to those before are exactly those that match
-// the patterns.
+// checkRemains waits until exactly the objects that match the patterns exist in addition to those in before.
 func checkRemains(s *namespace.Test, before map[string]bool, patterns []string) {
 	s.Helper()
 	s.Await("nothing is there but what the documentation lists", func() error {
@@ -99,7 +98,8 @@ func checkRemains(s *namespace.Test, before map[string]bool, patterns []string) 
 		used := map[string]bool{}
 		var undocumented []string
 		for _, o := range slices.Sorted(maps.Keys(now)) {
-			i := slices.IndexFunc(patterns, func(p string) bool { ok, _ := path.Match(p, o); return ok }) // patterns that are invalid are not used
+			// Invalid patterns match nothing.
+			i := slices.IndexFunc(patterns, func(p string) bool { ok, _ := path.Match(p, o); return ok })
 			switch {
 			case i >= 0:
 				used[patterns[i]] = true

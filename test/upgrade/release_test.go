@@ -29,8 +29,8 @@ var (
 // release is a version of the product that can be installed.
 type release struct {
 	version  string // the chart's
-	chart    string // the folder of the chart
-	programs string // the folder of t9k-operator and t9k-scheduler
+	chart    string // the chart's folder
+	programs string // the folder with t9k-operator and t9k-scheduler
 }
 
 // git runs git in this checkout and returns its output.
@@ -66,8 +66,8 @@ func lastRelease() (version, commit string, err error) {
 	return "", "", errors.New("CHANGELOG.md names no release before this commit")
 }
 
-// commitOf returns the commit of a version: that of its tag or, where tags are missing, the one that brought its
-// section of the changelog to this branch.
+// commitOf returns the commit of a version: the commit of its tag or, without tags, the commit that added its section
+// of the changelog to this branch.
 func commitOf(version string) (string, error) {
 	if commit, err := git("rev-parse", "--verify", "--quiet", "v"+version+"^{commit}"); err == nil {
 		return commit, nil
@@ -82,7 +82,7 @@ func commitOf(version string) (string, error) {
 	return commit, err
 }
 
-// chosenRelease returns the version and the commit that -from names, or those of the last release.
+// chosenRelease returns the version and the commit that -from names, or those of the last release if it names none.
 func chosenRelease() (version, commit string, err error) {
 	if *from == "" {
 		return lastRelease()
@@ -91,8 +91,8 @@ func chosenRelease() (version, commit string, err error) {
 	return "0.0.1", commit, err
 }
 
-// oldRelease returns the version to upgrade from. Without the history of this checkout, that is this checkout too,
-// unless everything is required.
+// oldRelease returns the version to upgrade from. Without the repository's history, it is this checkout, unless all
+// requirements of tests must be met.
 func oldRelease(t *testing.T) release {
 	t.Helper()
 	version, commit, err := chosenRelease()
@@ -114,7 +114,7 @@ func oldRelease(t *testing.T) release {
 	return release{version: version, chart: filepath.Join(dir, "charts/t9k-batch"), programs: filepath.Join(dir, "bin")}
 }
 
-// buildCommit builds the programs of a commit in a folder of the user's cache, once, and returns the folder, which also
+// buildCommit builds the programs of a commit once, in a folder of the user's cache, and returns the folder, which also
 // has the commit's charts.
 func buildCommit(commit string) (string, error) {
 	cache, err := os.UserCacheDir()
@@ -184,8 +184,8 @@ func thisRelease(t *testing.T, version string) release {
 	return r
 }
 
-// anyoneMayRun copies the programs of a release to a folder that every user may read, since those of the chart's pods
-// run as a user without rights.
+// anyoneMayRun copies the programs of a release to a folder that every user may read, because the chart's pods run as
+// an unprivileged user.
 func (r release) anyoneMayRun(t *testing.T) release {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t9k-"+r.version+"-") //nolint:usetesting // the parents of t.TempDir can be read by their owner only

@@ -21,8 +21,8 @@ import (
 const systemNamespace = config.Namespace
 
 // TestUpgradeAndRemoval runs 50 jobs and 10 gangs during an upgrade from the last release to this version and to a
-// version with an additional field, a downgrade, a removal and a new installation. Afterwards, all of them finish
-// successfully.
+// version with an additional field, a downgrade, an uninstallation and a new installation. It verifies that no job is
+// disturbed and that each ends as intended.
 func TestUpgradeAndRemoval(t *testing.T) {
 	if !*withHelm {
 		t.Skip("upgrades an installation by Helm: make e2e-upgrade")
@@ -86,8 +86,8 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	checkRemains(s, before, nil)
 }
 
-// createQueue creates a queue with room for all gangs of the workload but the last ones. It has the name of the test's
-// namespace, so it is not taken for something that a removal leaves.
+// createQueue creates a queue with room for all gangs of the workload but the last ones. The queue has the name of the
+// test's namespace, so that checkRemains does not count it as an object that the uninstallation left behind.
 func createQueue(s *namespace.Test) string {
 	s.Helper()
 	room := resource.NewMilliQuantity(10*gangSize*fittingGangs+5, resource.DecimalSI)
@@ -103,7 +103,7 @@ func (w *workload) useNewField(job string) {
 	w.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("batch.tensorstack.dev/v1beta1")
-	o.SetKind("GenericJob") // that of the first job
+	o.SetKind("GenericJob") // the kind of the first job
 	w.Must(w.Client.Get(w.Context(), client.ObjectKey{Namespace: w.Namespace, Name: job}, o))
 	w.Must(unstructured.SetNestedField(o.Object, "text", "spec", newField))
 	w.Must(w.Client.Update(w.Context(), o))

@@ -27,7 +27,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// Scripts of replicas. Those that wait read from one pipe, without using processor time.
+// These are the scripts of replicas. Those that wait read from one pipe, without using processor time.
 const (
 	waits        = `read order < /gate/go; exit 0`
 	restartsOnce = `[ -e /gate/$HOSTNAME ] || { touch /gate/$HOSTNAME; exit 1; }; ` + waits
@@ -35,7 +35,7 @@ const (
 	fails        = `exit 3`
 )
 
-// manifest is a job of one role. Its fields are those that every version has.
+// manifest is a job of one role. It uses only fields that every version has.
 const manifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: %s
@@ -58,15 +58,15 @@ spec:
           volumeMounts: [{name: gate, mountPath: /gate}]
 `
 
-// workload is a set of jobs that live through upgrades.
+// workload is a set of jobs that run during upgrades.
 type workload struct {
 	*namespace.Test
 	gate *gate.Gate
-	pods map[string]string // what must not change of each pod, by name
-	jobs map[string]string // what must not change of the status of each job, by name
+	pods map[string]string // parts of each pod that must not change, by name
+	jobs map[string]string // parts of the status of each job that must not change, by name
 }
 
-// newWorkload returns an empty workload, with the pipe from which the processes that wait get their order.
+// newWorkload returns an empty workload with the pipe from which waiting processes read.
 func newWorkload(t *testing.T, s *namespace.Test) *workload {
 	t.Helper()
 	w := &workload{Test: s, gate: gate.New(t)}
@@ -75,10 +75,10 @@ func newWorkload(t *testing.T, s *namespace.Test) *workload {
 	return w
 }
 
-// create creates a job of some kind, in a queue unless it is empty.
+// create creates a job of a kind, in the queue unless it is empty.
 func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas int, restart string) error {
 	spec, cpu := "", "0"
-	if kind.Training == nil { // GenericJob has no limit of its own
+	if kind.Training == nil { // a GenericJob has a limit for each role only
 		restart = map[string]string{"Never": "{policy: Never}", "OnFailure": "{policy: OnFailure, limit: 3}"}[restart]
 	}
 	if queue != "" {
@@ -93,7 +93,7 @@ func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas 
 	return w.Client.Create(w.Context(), o)
 }
 
-// Numbers of jobs. There is room for all gangs but the last two.
+// These are the numbers of jobs. There is room for all gangs but the last two.
 const (
 	running, paused, restarted, succeeded, failed, gangs = 35, 3, 6, 4, 2, 10
 
@@ -143,7 +143,7 @@ func (w *workload) setPause(on bool) {
 	}
 }
 
-// release makes all waiting processes exit, and all processes that start later.
+// release makes all waiting processes exit, and also those that start later.
 func (w *workload) release() {
 	w.Helper()
 	pipe, err := os.OpenFile(w.gate.File("go"), os.O_RDWR, 0)
@@ -166,7 +166,7 @@ func (w *workload) statuses() map[string]*batch.JobStatus {
 	return statuses
 }
 
-// awaitPhases waits until so many jobs of each group have a phase. Keys are "GROUP PHASE".
+// awaitPhases waits until the given number of jobs of each group has the phase. Keys are "GROUP PHASE".
 func (w *workload) awaitPhases(want map[string]int) {
 	w.Helper()
 	w.Await("all jobs are in their phases", func() error {
@@ -182,7 +182,7 @@ func (w *workload) awaitPhases(want map[string]int) {
 	})
 }
 
-// jobStates returns what must not change of the status of each job. A job that waits may be told another reason.
+// jobStates returns the parts of the status of each job that must not change. The reason of a waiting job may change.
 func (w *workload) jobStates() map[string]string {
 	w.Helper()
 	states := map[string]string{}
@@ -198,7 +198,7 @@ func (w *workload) jobStates() map[string]string {
 	return states
 }
 
-// podStates returns what must not change of each pod.
+// podStates returns the parts of each pod that must not change.
 func (w *workload) podStates() map[string]string {
 	w.Helper()
 	states := map[string]string{}
@@ -212,7 +212,7 @@ func (w *workload) podStates() map[string]string {
 	return states
 }
 
-// checkKept checks that no pod and no status has changed. Probes must be gone.
+// checkKept checks that no pod and no status has changed. The jobs of probe must be deleted.
 func (w *workload) checkKept() {
 	w.Helper()
 	if diff := cmp.Diff(w.pods, w.podStates()); diff != "" {
@@ -223,7 +223,8 @@ func (w *workload) checkKept() {
 	}
 }
 
-// probe runs a job of each kind and one gang to their ends and deletes them, so everything that was installed works.
+// probe runs a job of each kind and one gang until they finish and deletes them, which verifies that everything that
+// was installed works.
 func (w *workload) probe() {
 	w.Helper()
 	for _, kind := range kinds.All {
@@ -251,7 +252,7 @@ func (w *workload) probe() {
 	w.delete("probe-")
 }
 
-// delete deletes the jobs whose names have a prefix, and waits until their pods are gone.
+// delete deletes the jobs whose names have a prefix, and waits until their pods are deleted.
 func (w *workload) delete(prefix string) {
 	w.Helper()
 	all, err := w.Jobs(w.Context())
@@ -270,8 +271,8 @@ func (w *workload) delete(prefix string) {
 	})
 }
 
-// deleteJobs deletes all jobs. It does so before the removal of the CustomResourceDefinitions, because the garbage
-// collector can keep the pods of jobs whose kind no longer exists.
+// deleteJobs deletes all jobs. Call it before the CustomResourceDefinitions are deleted, because the garbage collector
+// can keep the pods of jobs whose kind no longer exists.
 func (w *workload) deleteJobs() {
 	w.Helper()
 	for _, kind := range kinds.All {
@@ -279,7 +280,7 @@ func (w *workload) deleteJobs() {
 	}
 }
 
-// awaitNoPods waits until no pod of the workload is left.
+// awaitNoPods waits until the workload has no pods.
 func (w *workload) awaitNoPods() {
 	w.Helper()
 	w.Await("no pods are left", func() error {
@@ -290,7 +291,7 @@ func (w *workload) awaitNoPods() {
 	})
 }
 
-// checkRestarts checks that the only restarts are those that the workload had at its start.
+// checkRestarts checks that no replica has restarted since the start of the workload.
 func (w *workload) checkRestarts() {
 	w.Helper()
 	for name, status := range w.statuses() {
