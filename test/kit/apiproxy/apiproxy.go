@@ -1,5 +1,5 @@
 // Package apiproxy is a proxy between a program and the API server. It records the program's requests, can drop
-// requests and answers, can answer instead of the API server, and can end watches. Start reading at Start.
+// requests and answers, can answer instead of the API server, and can close watches. Start reading at Start.
 package apiproxy
 
 import (
@@ -26,7 +26,7 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// Proxy stands between a program and the API server.
+// Proxy is a proxy between a program and the API server.
 type Proxy struct {
 	// Kubeconfig is the path of a kubeconfig that contains the address of the proxy.
 	Kubeconfig string
@@ -56,7 +56,7 @@ type Fate struct {
 	// Code is the HTTP status with which the proxy answers the request instead of the API server; 0 if the proxy does
 	// not answer it.
 	Code int
-	// Then is called when the request or the answer is lost; nil if there is nothing to do.
+	// Then is called when the request or the answer is lost; it may be nil.
 	Then func()
 }
 
@@ -77,14 +77,14 @@ func Start(t testing.TB, config *rest.Config) *Proxy {
 	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p,
-		FlushInterval: -1, // watches must be forwarded without delay
+		FlushInterval: -1, // forward watch events without delay
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	server.Start()
 	t.Cleanup(func() {
-		stop() // ends watches, also those of a program that still runs and connects again
+		stop() // close watches, including those of a program that still runs and reconnects
 		server.CloseClientConnections()
 		server.Close()
 	})
@@ -151,7 +151,7 @@ func (p *Proxy) refuse(r *http.Request, number, code int) *http.Response {
 	return answer
 }
 
-// track registers the answer to a watch, so that BreakWatches can end it.
+// track registers the answer to a watch, so that BreakWatches can close it.
 func (p *Proxy) track(answer *http.Response) {
 	body := &watchBody{ReadCloser: answer.Body, p: p}
 	answer.Body = body
@@ -160,7 +160,7 @@ func (p *Proxy) track(answer *http.Response) {
 	p.watches[body] = true
 }
 
-// BreakWatches ends all open watches and returns their number.
+// BreakWatches closes all open watches and returns their number.
 func (p *Proxy) BreakWatches() int {
 	p.mu.Lock()
 	var all []*watchBody
@@ -180,7 +180,7 @@ type watchBody struct {
 	p *Proxy
 }
 
-// Close ends the watch.
+// Close closes the watch.
 func (w *watchBody) Close() error {
 	w.p.mu.Lock()
 	delete(w.p.watches, w)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// failures are the ways in which a write fails, by name.
+// failures holds the ways in which a write fails, by name.
 var failures = []struct {
 	name string
 	fate Fate
@@ -17,9 +17,9 @@ var failures = []struct {
 	{"made but unanswered", Fate{Unanswered: true}}, {"lost", Fate{Lost: true}},
 }
 
-// FailWrites lets a share of the program's writes fail from now on: as conflicts, as too many, by an internal error,
-// without an answer after they were made, and before they arrive. It returns a function that counts the writes, and the
-// failed ones by name.
+// FailWrites makes a percentage of the program's writes fail from now on: with a conflict, with too many requests, with
+// an internal error, by losing the answer, and by losing the request. It returns a function that returns the number of
+// writes, and the numbers of failed writes by name.
 func (p *Proxy) FailWrites(percent int) (counts func() (writes int, failed map[string]int)) {
 	random := rand.New(rand.NewPCG(5, 6))
 	writes, failed := 0, map[string]int{}
@@ -45,19 +45,19 @@ func (p *Proxy) FailWrites(percent int) (counts func() (writes int, failed map[s
 	}
 }
 
-// LostWatches ends the watches of a program again and again.
+// LostWatches repeatedly closes the watches of a program.
 type LostWatches struct {
-	// Stop ends this. It can be called several times.
+	// Stop stops closing watches. It can be called several times.
 	Stop func()
 
 	p              *Proxy
 	ended, refused int
-	// continued are the resources whose next watch the API server can continue; nil stands for all.
+	// continued holds the resources whose next watch the API server can continue; nil means all.
 	continued map[string]bool
 }
 
-// LoseWatches ends all watches of the program at an interval, until the test ends or stops it. Every other time the API
-// server no longer has what they missed, so that the program must list everything.
+// LoseWatches closes all watches of the program at an interval, until the test ends or calls Stop. Every other time,
+// the API server no longer has the events that they missed, so that the program must list everything.
 func (p *Proxy) LoseWatches(t testing.TB, interval time.Duration) *LostWatches {
 	t.Helper()
 	l := &LostWatches{p: p}
@@ -104,7 +104,7 @@ func (l *LostWatches) lose() {
 	})
 }
 
-// Counts returns how many watches were ended, and how many were refused after that.
+// Counts returns how many watches were closed, and how many were refused afterwards.
 func (l *LostWatches) Counts() (ended, refused int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

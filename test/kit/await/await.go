@@ -1,5 +1,5 @@
-// Package await waits in tests until a condition holds. It does not start anything: packages plane and program do.
-// Start reading at Until.
+// Package await waits in tests until a condition holds. Packages plane and program start what tests wait for. Start
+// reading at Until.
 package await
 
 import (
@@ -15,8 +15,8 @@ import (
 // controllers may retry a lost write late: the PersistentVolume controller retries after 15 s.
 const Patience = 3 * time.Minute
 
-// The pause between two checks doubles from shortest to longest. It is at least restOf times as long as the check has
-// taken, but no longer than longestRest: tests that wait must leave the processors to the programs for which they wait.
+// The pause between two checks doubles from shortest to longest. It is at least restOf times the duration of the last
+// check, but at most longestRest, because waiting tests must leave the processors to the programs for which they wait.
 const (
 	shortest    = 5 * time.Millisecond
 	longest     = 40 * time.Millisecond
@@ -65,7 +65,7 @@ func Overdue(t testing.TB, what string) {
 	t.Error(what)
 }
 
-// Try does the same as Until, but returns the error.
+// Try is Until, but returns the error instead of failing a test.
 func Try(what string, check func() error) error {
 	deadline := time.Now().Add(Patience)
 	for pause := shortest; ; pause = min(2*pause, longest) {

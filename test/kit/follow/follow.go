@@ -1,5 +1,5 @@
 // Package follow watches lists of objects and continues after outages of the API server. Unlike an informer, it shows
-// each version of each object. Start reading at Objects.
+// every version of each object. Start reading at Objects.
 package follow
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// retryDelay is the pause before a lost watch is started again.
+// retryDelay is the pause before a lost watch is restarted.
 const retryDelay = 50 * time.Millisecond
 
 // Objects calls see with all objects of a list, sorted by name: first with the current objects and then after every

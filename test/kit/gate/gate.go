@@ -1,6 +1,6 @@
-// Package gate controls processes of real pods. A gate is a directory that pods mount. A process reads its exit code
-// from a pipe there, so that the test decides when it exits, and it records each start in a file. Start reading at New.
-// The pods run the scripts Obey and Idle.
+// Package gate controls the processes of real pods. A gate is a directory that pods mount. A process reads its exit
+// code from a pipe there, so that the test decides when it exits, and records each start in a file. The pods run the
+// scripts Obey and Idle. Start reading at New.
 package gate
 
 import (
@@ -18,17 +18,17 @@ import (
 // MountPath is the path of the gate in containers.
 const MountPath = "/gate"
 
-// Obey is a script that records its start, waits for an order and exits with the code in it. It uses no processor time
-// while it waits.
+// Obey is a script that records its start, waits for an order and exits with the code in the order. It uses no
+// processor time while it waits.
 const Obey = `echo started >> /gate/$HOSTNAME.starts; read code < /gate/$HOSTNAME; echo "ending with $code"; exit $code`
 
 // Idle is a script that records its start and never exits by itself.
 const Idle = `echo started >> /gate/$HOSTNAME.starts; exec sleep 1000000`
 
-// Gate is a directory of the machine.
+// Gate is a directory on this machine that pods mount.
 type Gate struct{ dir string }
 
-// New returns a gate that is removed with the test.
+// New returns a gate that is deleted when the test ends.
 func New(t testing.TB) *Gate { return &Gate{t.TempDir()} }
 
 // Dir returns the path of the gate.
@@ -45,7 +45,7 @@ func (g *Gate) Mount(spec *corev1.PodSpec) {
 	}
 }
 
-// AddPipe creates the pipe through which a replica gets its orders. It does nothing if the pipe exists.
+// AddPipe creates the pipe through which a replica receives its orders, unless the pipe exists.
 func (g *Gate) AddPipe(replica string) error {
 	if err := unix.Mkfifo(g.File(replica), 0o666); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("creating the pipe of %s: %w", replica, err)
@@ -53,11 +53,11 @@ func (g *Gate) AddPipe(replica string) error {
 	return nil
 }
 
-// ErrNobodyListens is the error of an order for which no process waits.
+// ErrNobodyListens is the error of an order for which no process is waiting.
 var ErrNobodyListens = errors.New("no process waits for an order")
 
 // Order makes the replica that runs Obey exit with an exit code. It returns ErrNobodyListens if no process of the
-// replica waits for an order, because it has not started or has just been killed.
+// replica is waiting for an order, because it has not started or has just been killed.
 func (g *Gate) Order(replica string, code int) error {
 	f, err := g.Open(replica)
 	if err != nil {
@@ -71,8 +71,8 @@ func (g *Gate) Order(replica string, code int) error {
 }
 
 // Open opens the pipe to a replica that runs Obey and waits for its exit code, which the caller writes to the pipe. It
-// returns ErrNobodyListens if the replica does not wait yet. Closing the pipe without writing an exit code also ends
-// the replica.
+// returns ErrNobodyListens if the replica is not waiting yet. Closing the pipe without writing an exit code also makes
+// the replica exit.
 func (g *Gate) Open(replica string) (*os.File, error) {
 	f, err := os.OpenFile(g.File(replica), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {

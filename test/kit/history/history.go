@@ -30,8 +30,8 @@ type History struct {
 	s *namespace.Test
 
 	mu   sync.Mutex
-	jobs map[string][]client.Object // by name, without versions whose status is the same
-	pods map[types.UID]*corev1.Pod  // in the last seen version
+	jobs map[string][]client.Object // by name, without versions that leave the status unchanged
+	pods map[types.UID]*corev1.Pod  // last seen versions
 	seen map[string]time.Time       // when an event was first seen: a pod by its UID, JOB/PHASE, JOB/pods, JOB/gone
 }
 
@@ -43,7 +43,8 @@ func Record(s *namespace.Test) *History {
 	for _, k := range kinds.All {
 		wg.Go(func() {
 			see := func(objects []client.Object) bool { return h.seeJobs(k, objects) }
-			_ = follow.Objects(ctx, s.Client, jobs.ListOf(k), see, client.InNamespace(s.Namespace)) // ends with ctx
+			// This returns when ctx ends.
+			_ = follow.Objects(ctx, s.Client, jobs.ListOf(k), see, client.InNamespace(s.Namespace))
 		})
 	}
 	wg.Go(func() {
@@ -131,7 +132,7 @@ func (h *History) seePods(objects []client.Object) bool {
 func (h *History) check(last, j client.Object) {
 	now := jobs.StatusOf(j)
 	if len(now.Conditions) == 0 && now.Phase == "" {
-		return // nothing has been written yet
+		return // no status has been written yet
 	}
 	wrong := func(format string, args ...any) {
 		h.s.Errorf("job %s at version %s: "+format, append([]any{j.GetName(), j.GetResourceVersion()}, args...)...)
@@ -195,7 +196,7 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 	}
 }
 
-// checkTasks returns the number of restarts of all replicas.
+// checkTasks checks the statuses of all replicas and returns the number of their restarts.
 func checkTasks(now *batch.JobStatus, job *engine.Job, wrong func(string, ...any)) (total int32) {
 	limits := map[string]*int32{}
 	for i := range job.Roles {
@@ -209,7 +210,7 @@ func checkTasks(now *batch.JobStatus, job *engine.Job, wrong func(string, ...any
 				wrong("%d restarts of %s, beyond its limit of %d", r.RestartCount, r.Name, *limit)
 			}
 		}
-		// Restarts of replicas that were removed by scaling remain in the count of the role.
+		// The count of the role includes the restarts of replicas that a scaling removed.
 		if sum > task.RestartCount || sum < task.RestartCount && job.Elastic == nil {
 			wrong("the restarts of the replicas of %s add up to %d, not to %d", task.Type, sum, task.RestartCount)
 		}
@@ -231,7 +232,7 @@ func checkChange(last, j client.Object, wrong func(string, ...any)) {
 		for _, r := range was.Tasks[i].Replicas {
 			next := jobs.Replica(j, r.Name)
 			if next.Name == "" && elastic {
-				continue // removed by scaling
+				continue // a scaling removed it
 			}
 			if next.RestartCount < r.RestartCount || next.Attempt < r.Attempt {
 				wrong("the counts of %s went from %d restarts at attempt %d to %d at %d", r.Name, r.RestartCount, r.Attempt, next.RestartCount, next.Attempt)

@@ -17,19 +17,18 @@ import (
 	"strings"
 )
 
-// Image describes an image of one layer. All files belong to root.
+// Image describes an image with one layer. All files belong to root.
 type Image struct {
-	// Names are the full names of the image, each with its registry and its tag.
+	// Names holds the full names of the image, each with its registry and tag.
 	Names []string
-	// Files are files and directories of this machine, by their paths in the image. A directory is added with its
-	// contents.
+	// Files maps paths in the image to files and directories of this machine. A directory is added with its contents.
 	Files map[string]string
-	// Links are symbolic links: targets by path.
+	// Links maps the paths of symbolic links to their targets.
 	Links map[string]string
 	// Entrypoint and Env are the default command and environment of a container.
 	Entrypoint []string
 	Env        []string
-	// Skip reports which files of directories to leave out, by their paths on this machine. It may be nil.
+	// Skip reports whether to leave out a file of a directory, given its path on this machine. It may be nil.
 	Skip func(path string, entry fs.DirEntry) bool
 }
 

@@ -90,7 +90,7 @@ func Role(name string, replicas int32, command ...string) batch.ReplicaSpec {
 // Unlimited is a restart limit without a bound.
 const Unlimited = -1
 
-// Restarting returns a role with a restart policy. limit may be Unlimited, which leaves the limit out.
+// Restarting returns a role with a restart policy. If limit is Unlimited, the policy has no limit.
 func Restarting(r batch.ReplicaSpec, policy batch.RestartPolicyType, limit int32) batch.ReplicaSpec {
 	r.RestartPolicy = &batch.RestartPolicy{Policy: policy}
 	if limit != Unlimited {

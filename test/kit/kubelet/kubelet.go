@@ -1,5 +1,5 @@
 // Package kubelet simulates the effects of a scheduler and of kubelets on pods, as far as they are visible in the API
-// server. It starts no processes. Start reading at Start and at the commands that pods may have.
+// server. It starts no processes. Start reading at Start and at the commands of pods.
 package kubelet
 
 import (
@@ -20,12 +20,12 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Commands of pods. The first word of a pod's command selects the simulated behaviour of the pod.
+// These are the commands of pods. The first word of a pod's command selects the simulated behaviour of the pod.
 const (
 	// Run makes the pod run until End is called for it or it is deleted.
 	Run = "run"
-	// Exit makes the pod exit with the code that follows for the replica's attempt: the first code in the first
-	// attempt, and so on. The last code applies to all later attempts.
+	// Exit makes the pod exit with the code for the replica's attempt. The codes follow the command: the first one
+	// applies to the first attempt, and so on; the last one applies to all later attempts.
 	Exit = "exit"
 	// RunBound is Run for a pod that another scheduler binds to a node.
 	RunBound = "run-bound"
@@ -43,7 +43,7 @@ const (
 
 	defaultNode = "usual"
 
-	// requestTimeout is how long one request may take, like the timeout of a kubelet's own requests.
+	// requestTimeout is the longest time for one request, like the timeout of a kubelet's own requests.
 	requestTimeout = 30 * time.Second
 )
 
@@ -87,7 +87,7 @@ func (k *kubelet) work(ctx context.Context) {
 		if stop {
 			return
 		}
-		// After any error, the pod is handled again. If the pod is gone or has changed in the meantime, the next
+		// After any error, the pod is handled again. If the pod was deleted or has changed in the meantime, the next
 		// attempt does nothing.
 		once, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := k.sync(once, key)
@@ -160,7 +160,7 @@ func End(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code i
 	return EndAt(ctx, core, pod, code, metav1.Now())
 }
 
-// EndAt reports that the container of a pod terminated at a time before now, as a late kubelet does.
+// EndAt reports that the container of a pod terminated at a time in the past, as a late kubelet does.
 func EndAt(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32, at metav1.Time) error {
 	phase := corev1.PodSucceeded
 	if code != 0 {

@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Logs serves the logs of the pods of one node to the API server, as the node's kubelet does. Tests write them.
+// Logs serves the logs of the pods of one node to the API server, as the node's kubelet does. Tests write the logs.
 type Logs struct {
 	mu   sync.Mutex
 	logs map[string]*podLog // by namespace and name of the pod
-	// silent are the pods whose logs do not answer.
+	// silent holds the pods whose logs do not answer.
 	silent map[string]bool
 }
 
@@ -39,7 +39,7 @@ type logLine struct {
 	text string
 }
 
-// ServeLogs adds a node whose pods have logs, until the test ends. dir is the directory of the plane, which has
+// ServeLogs adds a node whose pods have logs, until the test ends. dir is the directory of the plane, which contains
 // certificates that the API server trusts.
 func ServeLogs(t testing.TB, core kubernetes.Interface, dir, node string) *Logs {
 	t.Helper()
@@ -52,7 +52,8 @@ func ServeLogs(t testing.TB, core kubernetes.Interface, dir, node string) *Logs 
 	server := &http.Server{Handler: l, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		_ = server.ServeTLS(listener, filepath.Join(dir, "pki", "loopback.crt"), filepath.Join(dir, "pki", "loopback.key")) // ends with the test
+		// This returns when the test ends.
+		_ = server.ServeTLS(listener, filepath.Join(dir, "pki", "loopback.crt"), filepath.Join(dir, "pki", "loopback.key"))
 	})
 	t.Cleanup(func() {
 		stop()
@@ -98,7 +99,7 @@ func (l *Logs) Write(namespace, pod string, at time.Time, text string) {
 	p.change()
 }
 
-// End ends the log of a pod: nobody follows it any longer.
+// End ends the log of a pod, and with it the answers to clients that follow the log.
 func (l *Logs) End(namespace, pod string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +108,7 @@ func (l *Logs) End(namespace, pod string) {
 	p.change()
 }
 
-// Forget drops the log of a pod, as with the pod itself. The next pod of the name has a log of its own.
+// Forget ends and deletes the log of a pod. The next pod with its name has a new log.
 func (l *Logs) Forget(namespace, pod string) {
 	l.End(namespace, pod)
 	l.mu.Lock()
@@ -115,7 +116,7 @@ func (l *Logs) Forget(namespace, pod string) {
 	delete(l.logs, namespace+"/"+pod)
 }
 
-// Silence lets requests for the log of a pod wait without an answer.
+// Silence makes requests for the log of a pod wait without an answer.
 func (l *Logs) Silence(namespace, pod string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +151,8 @@ func (l *Logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.mu.Unlock()
 		for _, line := range lines {
 			if !line.at.Before(since) {
-				_, _ = io.WriteString(w, fmt.Sprintf("%s %s\n", line.at.UTC().Format(time.RFC3339Nano), line.text)) // nobody is left to tell
+				// An error means that the client has disconnected.
+				_, _ = io.WriteString(w, fmt.Sprintf("%s %s\n", line.at.UTC().Format(time.RFC3339Nano), line.text))
 			}
 		}
 		_ = flusher.Flush()

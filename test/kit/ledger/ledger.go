@@ -21,30 +21,30 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// Rules are the limits that hold at all times.
+// Rules holds the limits that apply at all times.
 type Rules struct {
-	// NodeCPU is the CPU of each node. Quotas are the CPU that each queue may use. Both are in thousandths of a CPU.
+	// NodeCPU is the CPU of each node. Quotas holds the CPU that each queue may use. Both are in thousandths of a CPU.
 	NodeCPU int64
 	Quotas  map[string]int64
-	// PartFor is the longest time for which a gang that was never whole may be partly bound.
+	// PartFor is the longest time for which a gang that was never completely bound may be partly bound.
 	PartFor time.Duration
 }
 
 // Ledger watches all pods of a namespace. It sees each state of each pod, in the order in which the API server accepted
-// the states, and checks the rules in each.
+// the states, and checks the rules for each.
 type Ledger struct {
 	s     *namespace.Test
 	rules Rules
 
 	mu      sync.Mutex
-	changed chan struct{} // closed with the next event
+	changed chan struct{} // closed at the next event
 	pods    map[types.UID]*corev1.Pod
 	nodes   map[string]int64
 	queues  map[string]int64
 	gangs   map[string]*gang
 	check   func() string
 	wrong   []string
-	// seen are the names of all pods that have existed.
+	// seen holds the names of all pods that have ever existed.
 	seen map[string]bool
 	// peak is the highest use of each queue so far. evictions is the number of pods that the scheduler has evicted.
 	peak      map[string]int64
@@ -56,10 +56,10 @@ type gang struct {
 	min   int
 	pods  map[types.UID]*corev1.Pod
 	whole bool      // all pods of its minimum were bound at the same time
-	since time.Time // when it became partly bound; zero if it is not
+	since time.Time // when it became partly bound; zero if it is not partly bound
 }
 
-// Start starts a ledger, which stops at the end of the test and then reports the violations. The namespace must have no
+// Start starts a ledger. When the test ends, the ledger stops and reports the violations. The namespace must have no
 // pods yet.
 func Start(s *namespace.Test, rules Rules) *Ledger {
 	s.Helper()
@@ -222,7 +222,7 @@ func (l *Ledger) updateGang(p, now *corev1.Pod) {
 	switch {
 	case n >= g.min:
 		g.whole, g.since = true, time.Time{}
-	case n == 0 || g.whole: // a gang that ran and lost pods waits for room like others
+	case n == 0 || g.whole: // a gang that ran and lost pods waits for room like other gangs
 		g.since = time.Time{}
 	case g.since.IsZero():
 		g.since = time.Now()
@@ -309,7 +309,7 @@ func (l *Ledger) Failed() bool {
 }
 
 // Await waits until isTrue returns true. It calls isTrue after every event, while the ledger handles no other event, so
-// isTrue may call Bound. It ends the test on a violation.
+// isTrue may call Bound. A violation fails the test at once.
 func (l *Ledger) Await(what string, isTrue func() bool) {
 	l.s.Helper()
 	deadline := time.After(await.Patience)
@@ -318,7 +318,7 @@ func (l *Ledger) Await(what string, isTrue func() bool) {
 		ok, changed, wrong := isTrue(), l.changed, len(l.wrong) > 0
 		l.mu.Unlock()
 		if wrong {
-			l.s.FailNow() // the ledger reports the violation
+			l.s.FailNow() // the ledger reports the violation at the end of the test
 		}
 		if ok {
 			return

@@ -38,7 +38,7 @@ type Test struct {
 }
 
 // New creates a namespace whose name begins with the name of the test. The namespace is deleted when the test ends; the
-// test does not wait for the deletion.
+// test does not wait for that.
 func New(t *testing.T, p *plane.Plane) *Test {
 	t.Helper()
 	s := &Test{T: t, Plane: p}
@@ -72,10 +72,10 @@ func (s *Test) Beside(namespace string) *Test {
 	return &Test{T: s.T, Plane: s.Plane, Namespace: namespace}
 }
 
-// AfterTest returns a context that does not end with the test, for clean-up functions.
+// AfterTest returns a context for clean-up functions, which does not end with the test.
 func (s *Test) AfterTest() context.Context { return context.WithoutCancel(s.Context()) }
 
-// Must ends the test if there is an error.
+// Must fails the test at once if err is not nil.
 func (s *Test) Must(err error) {
 	s.Helper()
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *Test) Create(o client.Object) {
 	s.Must(s.Client.Create(s.Context(), o))
 }
 
-// TryUpdate reads an object, sends only the difference that change makes, and returns the API server's refusal, if any.
-// It keeps concurrent changes of other clients.
+// TryUpdate reads an object, sends the change as a patch, and returns the error, if any. It keeps concurrent changes of
+// other clients.
 func (s *Test) TryUpdate(o client.Object, change func()) error {
 	if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		return err
@@ -146,12 +146,11 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 	})
 }
 
-// conflicts limits the attempts for a write that fails with conflicts.
+// conflicts limits the attempts of a write that fails because of conflicts.
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
-// AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns them. It watches the
-// objects, so it sees every version. If that takes longer than await.Patience, the test fails with the state of the
-// namespace.
+// AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns the objects. It
+// watches them, so it sees every version. After await.Patience, the test fails with the state of the namespace.
 func AwaitList[T client.Object](s *Test, what string, list client.ObjectList, cond func([]T) bool, opts ...client.ListOption) []T {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)

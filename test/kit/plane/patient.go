@@ -10,8 +10,9 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Patient returns a client that retries writes while the API server has no types for mutating admission policies on
-// custom resources. This happens shortly after a start, and while the API server adds CRDs of the same group.
+// Patient returns a client that retries writes while the API server does not yet know the types that its mutating
+// admission policies need for custom resources. This happens shortly after a start, and while the API server adds CRDs
+// of the same group.
 func Patient(c client.WithWatch) client.WithWatch { return patient{c} }
 
 type patient struct{ client.WithWatch }

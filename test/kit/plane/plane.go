@@ -1,6 +1,6 @@
 // Package plane starts control planes for tests, with clients for them, and shares them between tests. testenv.Options
 // select the components of a plane, and package namespace provides namespaces for tests. Start reading at New. Shared
-// and Pool are the two ways of sharing.
+// and Pool are the two ways to share a plane.
 package plane
 
 import (
@@ -85,7 +85,7 @@ func (p *Plane) OnStop(f func()) {
 	p.stop = append(p.stop, f)
 }
 
-// Launch starts a program that works on the plane and stops with it.
+// Launch starts a program that uses the plane. It is stopped with the plane.
 func (p *Plane) Launch(path string, args ...string) (*program.Program, error) {
 	child, err := program.Start(path, args, nil)
 	if err == nil {

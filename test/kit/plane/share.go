@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Shared is a plane that several tests use at the same time. It starts when the first test requests it.
+// Shared is a plane that several tests use at the same time. It is started when the first test requests it.
 type Shared struct {
 	start func() (*Plane, error)
 	once  sync.Once
@@ -13,10 +13,10 @@ type Shared struct {
 	err   error
 }
 
-// NewShared returns a shared plane; start starts it.
+// NewShared returns a shared plane that is started with start.
 func NewShared(start func() (*Plane, error)) *Shared { return &Shared{start: start} }
 
-// Get returns the plane. It ends the test if the plane could not be started.
+// Get returns the plane. It fails the test if the plane could not be started.
 func (s *Shared) Get(t testing.TB) *Plane {
 	t.Helper()
 	s.once.Do(func() { s.plane, s.err = s.start() })
@@ -33,28 +33,28 @@ func (s *Shared) Stop() {
 	}
 }
 
-// Pool lends each plane to one test at a time, so that the test may break it or change cluster-scoped state. Planes
-// start when they are needed, and stop as soon as no further test waits for one, because an idle plane takes processor
-// time from the other tests.
+// Pool lends each plane to one test at a time, so that the test may break it or change cluster-scoped state. Planes are
+// started when they are needed, and stopped as soon as no further test waits for one, because an idle plane takes
+// processor time from the other tests.
 type Pool struct {
 	start func() (*Plane, error)
-	lent  chan struct{} // has an element for each test that has a plane
+	lent  chan struct{} // has one element for each test that has a plane
 
 	mu     sync.Mutex
 	wanted int      // tests that will request a plane or wait for one
 	idle   []*Plane // planes that no test uses
 }
 
-// NewPool returns a pool of at most n planes at a time. start starts each of them.
+// NewPool returns a pool of at most n planes that are started with start.
 func NewPool(n int, start func() (*Plane, error)) *Pool {
 	return &Pool{start: start, lent: make(chan struct{}, n)}
 }
 
-// Lend lets the test run in parallel with others and waits for a plane, which belongs to the test until the test ends.
-// The plane of a failed test is not lent again.
+// Lend lets the test run in parallel with others and waits for a plane, which the test has to itself until it ends. The
+// plane of a failed test is not lent again.
 func (p *Pool) Lend(t *testing.T) *Plane {
 	t.Helper()
-	p.want() // all tests do so before the first parallel one continues, so that no plane stops too early
+	p.want() // all tests do this before the first parallel test continues, so that no plane is stopped too early
 	t.Parallel()
 	return p.take(t)
 }
@@ -117,7 +117,7 @@ func (p *Pool) push(plane *Plane) bool {
 	return true
 }
 
-// Stop stops the planes that a failed run has left. No test may use one afterwards.
+// Stop stops the idle planes that remain after a failed run. No test may use a plane afterwards.
 func (p *Pool) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package program runs programs beside a test. They die with the test process, however it exits. Start reading at
-// Start.
+// Package program runs programs for a test. The programs are killed when the test process exits, however it exits.
+// Start reading at Start.
 package program
 
 import (
@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Program is a process that a test started.
+// Program is a process that a test has started.
 type Program struct {
 	// Log is the standard output and standard error of the program.
 	Log *Log
@@ -45,7 +45,7 @@ func Start(path string, args, env []string) (*Program, error) {
 }
 
 // spawner returns the channel of the OS thread that starts all programs. The kernel kills a program when the thread
-// that started it ends, and Go ends a thread whose goroutine had locked it.
+// that started it exits, and Go ends a thread when the goroutine that has locked it exits.
 var spawner = sync.OnceValue(func() chan<- func() {
 	orders := make(chan func())
 	go func() {
@@ -66,7 +66,7 @@ func (p *Program) Kill() {
 // Signal sends a signal to the program. It does nothing if the program has exited.
 func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Freeze stops the program with SIGSTOP and returns when all its threads have stopped, because the signal does not stop
+// Freeze stops the program with SIGSTOP and waits until all its threads have stopped, because the signal does not stop
 // them immediately. SIGCONT continues the program.
 func (p *Program) Freeze(t testing.TB) {
 	t.Helper()
@@ -83,7 +83,7 @@ func (p *Program) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Running reports whether the program has not exited.
+// Running reports whether the program is still running.
 func (p *Program) Running() bool {
 	select {
 	case <-p.ended:
@@ -106,8 +106,8 @@ func (p *Program) Memory() (int, error) {
 	return resident * os.Getpagesize(), nil
 }
 
-// EndWith kills the program at the end of the test. The test fails if the program has panicked. If the test has failed,
-// EndWith shows the end of the log.
+// EndWith kills the program at the end of the test, and fails the test if the program has panicked. If the test has
+// failed, EndWith shows the end of the log.
 func (p *Program) EndWith(t testing.TB) {
 	t.Cleanup(func() {
 		p.Kill()
@@ -125,7 +125,7 @@ func Tail(log string) string {
 	return log[max(0, len(log)-most):]
 }
 
-// Log is a buffer that can be read while it is written. Its zero value is empty.
+// Log is a buffer that can be read while it is being written. Its zero value is empty.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -138,7 +138,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String returns what has been written so far.
+// String returns the text written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// Start puts a relay in front of the plane's etcd that delays requests and answers, each by as much, until the test ends. It restarts the API server, which must connect to the relay; the delays begin when it is ready.
+// Start puts a relay in front of the plane's etcd until the test ends. The relay delays each request and each answer by
+// delay. Start restarts the API server, which must connect to the relay; the delays begin when it is ready.
 func Start(w *namespace.Test, delay time.Duration) {
 	w.Helper()
 	socket := filepath.Join(w.Env.Dir, "etcd.sock")
@@ -37,7 +38,7 @@ func Start(w *namespace.Test, delay time.Duration) {
 		}
 		ctx, cancel := context.WithTimeout(w.AfterTest(), await.Patience)
 		defer cancel()
-		if err := w.Env.AwaitReady(ctx); err != nil { // the clean-up that follows needs it
+		if err := w.Env.AwaitReady(ctx); err != nil { // the following clean-up needs the API server
 			w.Error(err)
 		}
 	})
@@ -46,7 +47,7 @@ func Start(w *namespace.Test, delay time.Duration) {
 	r.delay.Store(int64(delay))
 }
 
-// relay passes on what comes on connections, later.
+// relay forwards data between connections after a delay.
 type relay struct {
 	target string
 	delay  atomic.Int64 // a time.Duration
@@ -65,7 +66,7 @@ func (r *relay) serve(listener net.Listener) {
 		}
 		to, err := net.Dial("unix", r.target)
 		if err != nil || !r.add(from, to) {
-			from.Close() // the client tries again
+			from.Close() // the client retries
 			continue
 		}
 		r.wg.Go(func() { r.pass(from, to) })
@@ -85,7 +86,7 @@ func (r *relay) add(all ...net.Conn) bool {
 	return !r.closed
 }
 
-// stop ends all connections.
+// stop closes all connections.
 func (r *relay) stop() {
 	r.mu.Lock()
 	r.closed = true
@@ -101,7 +102,7 @@ type chunk struct {
 	due  time.Time
 }
 
-// pass writes what it reads after the delay, however much comes meanwhile.
+// pass forwards data after the delay. It continues to read meanwhile, so that the delays do not add up.
 func (r *relay) pass(from, to net.Conn) {
 	defer to.Close()
 	chunks := make(chan chunk, 10_000)
@@ -123,7 +124,7 @@ func (r *relay) pass(from, to net.Conn) {
 		if _, err := to.Write(c.data); err != nil {
 			from.Close()
 			_, _ = io.Copy(io.Discard, from) // returns at once
-			for range chunks {               // until the reader has ended
+			for range chunks {               // until the reader has returned
 			}
 			return
 		}
