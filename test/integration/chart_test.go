@@ -31,8 +31,9 @@ import (
 // renderedCharts is the directory in which tools/packaging/chart keeps the rendered chart for each file of values.
 const renderedCharts = "../../tools/packaging/chart/testdata"
 
-// TestAPIServerAcceptsRenderedChart applies the rendered charts. The CRDs and admission policies are those of
-// config/default; TestInstallIsIdempotentAndRestricted covers them.
+// TestAPIServerAcceptsRenderedChart verifies that the API server accepts the rendered charts, and that applying them
+// again reverts nothing that the operator writes. TestInstallIsIdempotentAndRestricted covers the CRDs and admission
+// policies, because those of the chart are those of config/default.
 func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})

@@ -46,7 +46,7 @@ spec:
 `, name, replicas, restarts, text)
 }
 
-// TestCLIWorksWithRunningPods covers the verbs that need running pods.
+// TestCLIWorksWithRunningPods verifies the verbs that need running pods.
 func TestCLIWorksWithRunningPods(t *testing.T) {
 	t.Parallel()
 	if err := local.CheckPodSupport(); err != nil {

@@ -57,8 +57,8 @@ func (w *world) checkStormy(job *batch.GenericJob) {
 	}
 }
 
-// TestJobSurvivesOperatorKilledAtAnyWrite kills the operator at its first, second, … write, either before the write or
-// between the write and its answer.
+// TestJobSurvivesOperatorKilledAtAnyWrite verifies that a job ends with the right counts although the operator is
+// repeatedly killed at one of its first writes, either before the write or between the write and its answer.
 func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 	const kills = 30
 	w := newWorld(t)
@@ -119,7 +119,8 @@ func TestOperatorRetriesLostWritesAndAnswers(t *testing.T) {
 	}
 }
 
-// TestJobsSurviveAPIServerOutage stops the API server while jobs run, and kills its etcd.
+// TestJobsSurviveAPIServerOutage verifies that jobs and the operator survive a stop of the API server and a kill of its
+// etcd.
 func TestJobsSurviveAPIServerOutage(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
@@ -151,8 +152,9 @@ func TestJobsSurviveAPIServerOutage(t *testing.T) {
 	}
 }
 
-// TestNewLeaderTakesOverFromFrozenLeader runs two operators and freezes the leader in the middle of a job until the
-// other operator has taken over. Then the old leader continues as if it were still the leader.
+// TestNewLeaderTakesOverFromFrozenLeader verifies that a job ends with the right counts although its leading operator
+// is frozen in the middle of the job, another operator takes over, and then the old leader continues as if it were
+// still the leader.
 func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w := newWorld(t)
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
@@ -273,9 +275,9 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 		for _, r := range all {
 			got += fmt.Sprintf(" %d/%d", r.RestartCount, r.Attempt)
 		}
-		// If the operator does not see the end of job-w-3 before the pod's deletion, the pod counts as deleted, like
-		// job-w-2. The event of its end and the event of its deletion arrive one after the other, so a pass between
-		// them is possible and charges the restart.
+		// unseen and seen are the accepted statuses. If the operator does not see the end of job-w-3 before the pod's
+		// deletion, the pod counts as deleted, like job-w-2. The event of its end and the event of its deletion arrive
+		// one after the other, so a pass between them is possible and charges the restart.
 		const unseen, seen = "2 5 1 1/1 0/0 0/1 0/1 0/0", "2 5 1 1/1 0/0 0/1 1/1 0/0"
 		if got != unseen && got != seen {
 			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, neither %s nor %s", got, unseen, seen)

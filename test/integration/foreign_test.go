@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// TestJobsSurviveForeignObjects fills the cluster with pods and jobs of other owners, some of which have the labels of
-// a job's pods. The operator touches none of them.
+// TestJobsSurviveForeignObjects verifies that jobs run and that the operator touches no foreign object in a cluster
+// full of pods and jobs of other owners, some of which have the labels of a job's pods.
 func TestJobsSurviveForeignObjects(t *testing.T) {
 	l := newLoad(t)
 	o := startOperator(t, l.proxy.Kubeconfig)

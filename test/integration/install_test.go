@@ -32,7 +32,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// TestInstallIsIdempotentAndRestricted installs the product on a new cluster, as described in docs/operations.md.
+// TestInstallIsIdempotentAndRestricted verifies an installation on a new cluster, as described in docs/operations.md:
+// repeating it changes nothing, its pods meet the Pod Security level restricted, and its roles grant no wildcards.
 func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
@@ -75,8 +76,8 @@ func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	t.Run("roles grant no wildcard, and secrets only by name", func(t *testing.T) { w.in(t).checkRoles() })
 }
 
-// TestInstallOnOlderKubernetes installs config/before-1.34 on an API server with the APIs of the oldest supported
-// version.
+// TestInstallOnOlderKubernetes verifies that config/before-1.34 can be installed on an API server with the APIs of the
+// oldest supported version.
 func TestInstallOnOlderKubernetes(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer},

@@ -29,7 +29,7 @@ import (
 // The tests of this file, wrongclocks_test.go and foreign_test.go are those of the table in docs/reliability.md. Each
 // prints the figures that the table gives as measured.
 
-// TestJobsWithoutFault runs the load of the other tests without a fault, as the baseline for their figures.
+// TestJobsWithoutFault verifies the load of the other tests without a fault. Its figures are the baseline for theirs.
 func TestJobsWithoutFault(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
@@ -38,8 +38,8 @@ func TestJobsWithoutFault(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveLongOutage stops the API server until the operator loses its lease and exits, and kills etcd
-// meanwhile.
+// TestJobsSurviveLongOutage verifies that jobs survive an outage of the API server that is so long that the operator
+// loses its lease and exits, with a kill of etcd in between.
 func TestJobsSurviveLongOutage(t *testing.T) {
 	l := newLoad(t)
 	l.createOperatorNamespace()
@@ -57,8 +57,8 @@ func TestJobsSurviveLongOutage(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveLeadersKilledAtWrites runs two operators and kills the leader in the middle of the jobs: the first one
-// between a write and its answer, its successor before a write arrives.
+// TestJobsSurviveLeadersKilledAtWrites verifies that jobs survive kills of the leader of two operators in the middle of
+// the jobs. The first leader is killed between a write and its answer, its successor before a write arrives.
 func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	const after = 15 // writes
 	l := newLoad(t)
@@ -104,7 +104,8 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveSlowEtcd delays every request to etcd by 200 ms, as an overloaded disk does.
+// TestJobsSurviveSlowEtcd verifies that jobs survive a delay of 200 ms for every request to etcd, as an overloaded disk
+// causes.
 func TestJobsSurviveSlowEtcd(t *testing.T) {
 	l := newLoad(t)
 	slowetcd.Start(l.Test, 100*time.Millisecond)
@@ -114,8 +115,8 @@ func TestJobsSurviveSlowEtcd(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveFailingWrites makes 5 % of the operator's writes fail: with a conflict, with too many requests, with
-// an internal error, by losing the answer, and by losing the request.
+// TestJobsSurviveFailingWrites verifies that jobs survive if 5 % of the operator's writes fail: with a conflict, with
+// too many requests, with an internal error, by losing the answer, or by losing the request.
 func TestJobsSurviveFailingWrites(t *testing.T) {
 	l := newLoad(t)
 	counts := l.proxy.FailWrites(5)
@@ -127,8 +128,8 @@ func TestJobsSurviveFailingWrites(t *testing.T) {
 	l.Logf("of %d writes failed %v", writes, failed)
 }
 
-// TestJobsSurviveLostWatches repeatedly closes all watches of the operator. Every other time, the API server no longer
-// has the events that they missed, so that the operator must list everything.
+// TestJobsSurviveLostWatches verifies that jobs survive if all watches of the operator are repeatedly closed. Every
+// other time, the API server no longer has the events that they missed, so that the operator must list everything.
 func TestJobsSurviveLostWatches(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
@@ -150,7 +151,8 @@ func TestJobsSurviveLostWatches(t *testing.T) {
 	l.Logf("%d watches were ended, and %d were answered with 410", ended, refused)
 }
 
-// TestJobsSurviveFullDisk fills the disk of etcd while jobs restart, until writes fail, and then frees it.
+// TestJobsSurviveFullDisk verifies that restarting jobs survive a full disk of etcd, on which writes fail until it is
+// freed.
 func TestJobsSurviveFullDisk(t *testing.T) {
 	requireFaults(t)
 	t.Parallel()

@@ -306,8 +306,8 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 // It verifies that the API server trusts both replicas at all times, and again after a webhook configuration has been
 // deleted and recreated.
 func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
-	// The keeper gives API servers a tenth of the lifetime to learn of a new certificate before it serves that
-	// certificate.
+	// lifetime is the lifetime of a certificate. The keeper gives API servers a tenth of it to learn of a new
+	// certificate before it serves that certificate.
 	const lifetime = 24 * time.Second
 	w := newWorld(t)
 	address := freeAddress(t)

@@ -27,7 +27,8 @@ func (f clockFile) set(t *testing.T, ahead time.Duration) {
 	}
 }
 
-// TestJobsSurviveClockJumps sets the operator's clock an hour ahead and an hour back while jobs restart.
+// TestJobsSurviveClockJumps verifies that restarting jobs survive jumps of the operator's clock an hour ahead and an
+// hour back.
 func TestJobsSurviveClockJumps(t *testing.T) {
 	l := newLoad(t)
 	file := newClockFile(t)
@@ -44,8 +45,9 @@ func TestJobsSurviveClockJumps(t *testing.T) {
 	l.Logf("%d jumps", jumps)
 }
 
-// TestWrongClocksDoNotDelayJobs runs an operator whose clock is an hour behind those of the nodes and of the API
-// server, and one whose clock is an hour ahead. An end an hour in the future must not delay the restart by an hour.
+// TestWrongClocksDoNotDelayJobs verifies that jobs restart without delay if the operator's clock is an hour behind or
+// ahead of the clocks of the nodes and of the API server: an end of a pod that is an hour in the future must not delay
+// the restart by an hour.
 func TestWrongClocksDoNotDelayJobs(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"behind": -time.Hour, "ahead": time.Hour} {
 		t.Run(name, func(t *testing.T) {
