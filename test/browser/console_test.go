@@ -51,7 +51,7 @@ func (l *live) create(text, name string) string {
 	return "/jobs/" + l.Namespace + "/" + strings.ToLower(o.GetKind()) + "/" + name
 }
 
-// TestConsole uses every page and every button on a running cluster.
+// TestConsole verifies every page and every button of the console on a running cluster.
 func TestConsole(t *testing.T) {
 	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())

@@ -125,7 +125,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestSignIn signs in to the console of an installation, and out of it, with a provider that the API server trusts.
+// TestSignIn verifies that users can sign in to the console of an installation, and out of it, with a provider that the
+// API server trusts.
 func TestSignIn(t *testing.T) {
 	chromium(t)
 	address, foreign := free(t), free(t)
