@@ -62,8 +62,9 @@ func (s *space) checkLog(pod, want string) {
 // helloTime is the longest time for the first example, from its submission to its end.
 const helloTime = 5 * time.Second
 
-// TestExampleHelloEndsWithinFiveSeconds runs alone, before the parallel tests, because it measures the time that a new
-// user sees. One of three runs must meet the limit, because the machine may be busy.
+// TestExampleHelloEndsWithinFiveSeconds verifies the time that a new user waits for the first example. It runs alone,
+// before the parallel tests, because it measures time. One of three runs must meet the limit, because the machine may
+// be busy.
 func TestExampleHelloEndsWithinFiveSeconds(t *testing.T) {
 	requireCluster(t)
 	c := shared.Get(t)

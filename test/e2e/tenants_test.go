@@ -99,8 +99,8 @@ func namespacedRights() []right {
 	return rights
 }
 
-// TestRolesAllowWhatTheyAreFor compares the rights of every user role with a table, in the namespace of its binding and
-// in another one.
+// TestRolesAllowWhatTheyAreFor verifies the rights of every user role, in the namespace of its binding and in another
+// one, with a table.
 func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
 	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true,
