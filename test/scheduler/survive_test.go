@@ -128,14 +128,15 @@ func (f *faulty) finish() {
 	}
 }
 
-// TestGangsWithoutFault runs the load of the other tests without a fault, as the baseline for their figures.
+// TestGangsWithoutFault verifies the load of the other tests without a fault. Its figures are the baseline for theirs.
 func TestGangsWithoutFault(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()
 	f.finish()
 }
 
-// TestGangsSurviveFailingWrites makes 5 % of the scheduler's writes fail, including bindings and evictions.
+// TestGangsSurviveFailingWrites verifies that gangs survive if 5 % of the scheduler's writes fail, including bindings
+// and evictions.
 func TestGangsSurviveFailingWrites(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	counts := f.proxy.FailWrites(5)
@@ -148,8 +149,8 @@ func TestGangsSurviveFailingWrites(t *testing.T) {
 	}
 }
 
-// TestGangsSurviveLostWatches repeatedly closes all watches of the scheduler while gangs arrive. Every other time, the
-// scheduler must list everything.
+// TestGangsSurviveLostWatches verifies that gangs survive if all watches of the scheduler are repeatedly closed while
+// gangs arrive. Every other time, the scheduler must list everything.
 func TestGangsSurviveLostWatches(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()
@@ -163,7 +164,7 @@ func TestGangsSurviveLostWatches(t *testing.T) {
 	}
 }
 
-// TestGangsSurviveSlowEtcd delays every request to etcd by 100 ms.
+// TestGangsSurviveSlowEtcd verifies that gangs survive a delay of 100 ms for every request to etcd.
 func TestGangsSurviveSlowEtcd(t *testing.T) {
 	f := newFaulty(t, slowWorld)
 	slowetcd.Start(f.Test, 50*time.Millisecond)
