@@ -216,8 +216,8 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 	return refusalText(t, err)
 }
 
-// refusalText returns the text of a refusal. Only the controller can find some faults, so the API server may accept
-// them.
+// refusalText returns the text of a refusal. The API server accepts objects with faults that only the controller can
+// find.
 func refusalText(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// crdsOfOthers returns the CRDs, by kind, of the other projects' kinds of which the chart contains objects.
+// crdsOfOthers returns, by kind, the CRDs of the other projects' kinds that the chart uses.
 func crdsOfOthers(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	monitoring := filepath.Join(moduleDir(t, "github.com/prometheus-operator/prometheus-operator"), "example", "prometheus-operator-crd")

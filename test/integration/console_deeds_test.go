@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// deed is an action of a user on a job that only this action uses.
+// deed is an action of a user on a job that no other action uses.
 type deed struct {
 	name string
 	// mode is spec.runMode of the job as JSON. An elastic job is a PyTorchTrainingJob.
@@ -26,7 +26,7 @@ type deed struct {
 	verb string
 	many bool
 	form url.Values
-	// done reports whether the action has had its effect, given the stored job; nil if the job no longer exists.
+	// done reports whether the action has had its effect. job is the stored job; nil if it no longer exists.
 	done func(w *world, job *unstructured.Unstructured) bool
 }
 

@@ -162,8 +162,8 @@ func TestConsolePushesWhatChanges(t *testing.T) {
 	b.awaitPush(job, "It is gone")
 }
 
-// TestConsoleHasTheRightsOfItsUser verifies that a user with rights in one namespace sees this namespace and what the
-// page leaves out, and can do no more than with kubectl.
+// TestConsoleHasTheRightsOfItsUser verifies that a user with rights in one namespace sees this namespace and a note
+// about what the page leaves out, and can do no more than with kubectl.
 func TestConsoleHasTheRightsOfItsUser(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestOperatorDoesNotBlockNamespaceDeletion verifies that a namespace that is being deleted disappears, and that the
-// operator does not keep trying to create pods in it, which the API server refuses.
+// operator does not keep trying to create pods in it, because the API server refuses them.
 func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)

@@ -107,7 +107,7 @@ func (l *shortLives) seeJobs(all []client.Object, n int) (done bool) {
 	return done
 }
 
-// seePods ends each pod once it has run for its lifetime.
+// seePods makes each pod exit once it has run for its lifetime.
 func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +240,8 @@ func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
 		len(l.gone), len(up), seen, held, down, caught, lost)
 }
 
-// duringOne reports whether a console was ready at a time, and for long enough before and after it.
+// duringOne reports whether, at the given time, a console had been ready for more than late and was not killed within
+// lag.
 func duringOne(up []span, at time.Time) bool {
 	for _, s := range up {
 		if at.After(s.from.Add(late)) && at.Add(lag).Before(s.to) {

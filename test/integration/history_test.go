@@ -157,8 +157,8 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	}
 }
 
-// TestHistoryCatchesUp verifies what a restarted console archives: a job that finished while the console was down and
-// still exists with its end, and a job that was deleted meanwhile as deleted.
+// TestHistoryCatchesUp verifies that a restarted console archives the end of a job that finished while the console was
+// down and still exists, and records a job that was deleted meanwhile as deleted.
 func TestHistoryCatchesUp(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
