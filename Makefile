@@ -73,18 +73,20 @@ test: build ## Run the tests of all modules, except those with a separate target
 .PHONY: test-fast
 test-fast: export T9K_LOCAL = $(BIN)/t9k-local
 test-fast: build ## Run the fast tests: engine, kinds, controller, scheduler core, command line, simulator (1 minute)
-	@go test $(TESTFLAGS) -skip '^TestNewKind$$' ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
-	@go test $(TESTFLAGS) ./internal/sim -worlds 1000
+	@go test $(TESTFLAGS) ./internal/engine ./internal/kinds/... ./internal/jobcontroller ./internal/scheduler/core ./internal/cli/... ./internal/convert
+	@go test $(TESTFLAGS) ./internal/sim
 
 .PHONY: cover
 cover: export T9K_LOCAL = $(BIN)/t9k-local
 cover: build ## Print how much of the controller, of queues and of the webhook their own tests cover; fail below 80 % (20 seconds)
 	@hack/cover 80 ./internal/jobcontroller ./internal/queue ./internal/webhook
 
-# More steps than `make test` takes. The number of states is printed.
-.PHONY: test-orders
-test-orders: ## Explore every order of events in the life of small jobs, four steps deep (1 minute)
+# More worlds, steps and clusters than `make test` takes. The number of explored states is printed.
+.PHONY: test-sim
+test-sim: ## Simulate 5,000 worlds and 12,000 clusters, and explore every order of events of small jobs, four steps deep (2 minutes)
 	@go test -vet=off -count 1 -timeout 30m -v -run '^TestEveryOrder$$' ./internal/sim -depth 4
+	@go test -vet=off -count 1 -timeout 30m -run '^TestWorlds$$' ./internal/sim -worlds 5000
+	@go test -vet=off -count 1 -timeout 30m -run '^(TestProperties|TestNoStarvation)$$' ./internal/scheduler/core -clusters 12000 -crowds 1000
 
 .PHONY: test-faults
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
@@ -116,6 +118,10 @@ test-versions: build ## Run the integration tests, and jobs on a whole cluster, 
 # The control plane of the oldest supported Kubernetes, built from its own modules.
 OLDEST := 1.33
 OLDEST_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.33.13 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=33
+
+.PHONY: test-newkind
+test-newkind: $(TOOLS)/controller-gen $(TOOLS)/applyconfiguration-gen ## Add a kind of job to a copy of the tree, compile all tests there and run those of the kinds (2 minutes)
+	@go test -vet=off -count 1 -timeout 20m -v ./hack/genkinds -newkind
 
 .PHONY: test-builds
 test-builds: ## Build the operator's image twice, and t9k for macOS and Windows (up to 10 minutes the first time)

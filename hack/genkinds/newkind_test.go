@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,6 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
+var withNewKind = flag.Bool("newkind", false, "add a kind of job to a copy of the tree and compile all tests there (make test-newkind)")
+
 // newKind is a tree of the files that a developer writes to add a kind of job.
 const newKind = "testdata/newkind"
 
@@ -32,6 +35,9 @@ var lines = []struct{ file, after, line string }{
 // TestNewKind verifies that a kind of job needs only its types, a file that converts and validates it, a line in
 // kinds.All, test data, a guide and an example, and that `make generate` writes everything else.
 func TestNewKind(t *testing.T) {
+	if !*withNewKind {
+		t.Skip("compiles all tests in a copy of the tree: make test-newkind")
+	}
 	for _, tool := range []string{"go", "make"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			require.Missing(t, tool)

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	worlds = flag.Int("worlds", 4_000, "number of worlds to play")
+	worlds = flag.Int("worlds", 1_000, "number of worlds to play")
 	seed   = flag.Uint64("seed", 0, "play only this world")
 )
 

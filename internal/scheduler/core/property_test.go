@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 12000, "number of random clusters")
+	clusters = flag.Int("clusters", 3_000, "number of random clusters")
 	seed     = flag.Uint64("seed", 0, "take this cluster alone")
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var crowds = flag.Int("crowds", 1000, "number of random clusters in which large groups wait among small ones")
+var crowds = flag.Int("crowds", 250, "number of random clusters in which large groups wait among small ones")
 
 // TestNoStarvation verifies clause 5: small groups arrive continuously and take all room that becomes free, while large
 // groups wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that is then
