@@ -36,7 +36,7 @@ func crowded() *scene {
 func BenchmarkFirstPaint(b *testing.B) {
 	tab := open(b, serveStage(b, crowded().stage, nil))
 	tab.visit("/")
-	tab.shows("10000 All")
+	tab.shows("of 10,000 jobs")
 	var paint, answer []float64
 	for b.Loop() {
 		tab.visit("/nodes")

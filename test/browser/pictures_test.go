@@ -92,6 +92,32 @@ func enormous() *scene {
 	return s
 }
 
+// broken returns a stage on which nothing works: no node is ready, a closed queue is above its quota, and jobs fail or
+// wait with long messages.
+func broken() *scene {
+	s := &scene{&stage{}, time.Now()}
+	for i := range 3 {
+		s.node(fmt.Sprintf("gpu-%d", i), false)
+	}
+	s.queue("research", 50, "32", "8", func(q *scheduling.QueueSpec) { q.Closed = true })
+	at := func(int32) string { return "gpu-0" }
+	const traceback = "Replica detr-ablation-2-worker-0 has failed with exit code 1: Traceback (most recent call last):\n  File \"/work/train.py\", line 212, in <module>\n" +
+		"    loss.backward()\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.2 GiB is free."
+	for _, p := range []play{
+		{"vision", "detr-ablation-2", "research", "amelie", batch.JobFailed, 8, 0, "1", 4 * hour, 239 * time.Minute, 118 * time.Minute, 3 * hour, traceback, at},
+		{"vision", "resnet50-imagenet", "research", "amelie", batch.JobRunning, 8, 8, "1", 5 * hour, 290 * time.Minute, 0, time.Minute,
+			"Waiting to restart resnet50-imagenet-worker-1 (restart 3 of 3).", at},
+		{"speech", "tts-voices", "research", "jonas", batch.JobPending, 4, 0, "2", 70 * time.Minute, 0, 0, 0,
+			`tts-voices-worker-0: ErrImagePull: failed to pull and unpack image "registry.example.com/research/train:2.4": failed to resolve reference: unexpected status from HEAD request: 403 Forbidden`, nil},
+		{"speech", "whisper-finetune", "research", "jonas", batch.JobPending, 4, 0, "8", 70 * time.Hour, 0, 0, 0, "The queue research is closed.", nil},
+		{"language", "tokenizer-64k", "research", "mei", batch.JobFailed, 1, 0, "0", 30 * hour, 1799 * time.Minute, 1799 * time.Minute, 0,
+			"spec.replicaSpecs[0].template.spec.containers: a container is required", nil},
+	} {
+		s.job(&p)
+	}
+	return s
+}
+
 // gpus is a manifest for the typical stage.
 const gpus = `apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
@@ -122,8 +148,8 @@ var typed = map[string]string{
 		"detr.yaml", strings.Repeat("a-long-argument-", 20)).Replace(gpus)+"---\n", 3) + strings.Repeat("# a comment\n", 300),
 }
 
-// TestPictures verifies the looks of each page with typical data, without data, and with enormous data, and takes
-// pictures.
+// TestPictures verifies the looks of each page with typical data, without data, with failures everywhere, and with
+// enormous data, and takes pictures.
 func TestPictures(t *testing.T) {
 	job := "/jobs/vision/genericjob/resnet50-imagenet"
 	for name, c := range map[string]struct {
@@ -137,8 +163,13 @@ func TestPictures(t *testing.T) {
 			"logs": job + "/logs?replica=worker-0", "queues": "/queues", "nodes": "/nodes", "submit": "/submit?ns=vision", "faults": "/submit?ns=vision",
 			"history": "/history", "past": "/history/language-llama-7b-pretrain-67", "past-logs": "/history/language-llama-7b-pretrain-67/logs", "usage": "/history/usage"}},
 		"empty": {&scene{&stage{}, time.Now()}, nil, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes", "submit": "/submit", "history": "/history", "history-none": "/history?q=nothing", "usage": "/history/usage"}},
+		"failing": {broken(), nil, map[string]string{"jobs": "/", "failed": "/jobs/vision/genericjob/detr-ablation-2", "restarting": job,
+			"image": "/jobs/speech/genericjob/tts-voices", "invalid": "/jobs/language/genericjob/tokenizer-64k", "explain": job + "?tab=explain",
+			"events": job + "?tab=events", "no-logs": job + "/logs", "queues": "/queues", "nodes": "/nodes"}},
 		"enormous": {enormous(), ages(), map[string]string{"jobs": "/", "job": "/jobs/language/genericjob/mixture-of-experts-pretraining",
-			"logs": "/jobs/language/genericjob/mixture-of-experts-pretraining/logs", "queues": "/queues", "nodes": "/nodes", "submit": "/submit",
+			"explain": "/jobs/language/genericjob/mixture-of-experts-pretraining?tab=explain", "events": "/jobs/language/genericjob/mixture-of-experts-pretraining?tab=events",
+			"manifest": "/jobs/language/genericjob/mixture-of-experts-pretraining?tab=manifest&form=pods",
+			"logs":     "/jobs/language/genericjob/mixture-of-experts-pretraining/logs", "queues": "/queues", "nodes": "/nodes", "submit": "/submit",
 			"history": "/history", "past": "/history/language-mixture-of-experts-pretraining", "past-logs": "/history/language-mixture-of-experts-pretraining/logs",
 			"usage": "/history/usage?by=user"}},
 	} {
@@ -151,6 +182,8 @@ func TestPictures(t *testing.T) {
 					b.awaits("the log is there", "document.querySelectorAll('#log .l').length > 5")
 				case "job", "failed", "past":
 					b.awaits("the timeline is there", "document.querySelectorAll('.lane').length > 1")
+				case "no-logs":
+					b.shows("the log cannot be read at present, trying again: ", "no route to host")
 				case "submit", "faults":
 					if text := typed[name+" "+page]; text != "" {
 						b.enters(text)

@@ -28,7 +28,7 @@ type stage struct {
 	// objects holds the objects by the plural of their kind; events holds the watch events that follow the list.
 	objects map[string][]any
 	events  map[string][]event
-	// log is the log of every pod. written delivers the lines that are appended while a client follows the log; nil if
+	// log is the log of every pod; if it is empty, requests for logs fail as those of a node that does not answer. written delivers the lines that are appended while a client follows the log; nil if
 	// there are none.
 	log     string
 	written chan string
@@ -99,6 +99,11 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case plural == "version":
 		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	case plural == "log":
+		if s.log == "" {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"Get \"https://10.0.0.7:10250/containerLogs/vision/main\": dial tcp 10.0.0.7:10250: connect: no route to host"}`))
+			return
+		}
 		w.Header().Set("Content-Type", "text/plain")
 		s.mu.Unlock() // the reader requests the pod before it reads
 		_, _ = io.WriteString(w, s.lines(r.URL.Query().Get("tailLines"), r.URL.Query().Get("sinceTime")))
