@@ -80,6 +80,11 @@ type Reader struct {
 	Position Position
 	// Emit receives each line.
 	Emit func(Line)
+	// Retrying receives the answer of the API server if it has answered several requests of Follow with an error, for
+	// example because the node does not respond. It is called once until a request succeeds; nil if nobody needs it.
+	Retrying func(error)
+
+	failed int // error answers since the last request that succeeded
 }
 
 // Once reads the log up to its current end.
@@ -142,6 +147,8 @@ const (
 	maxDelay   = 3 * time.Second
 	// lastTries is the largest number of failed requests for the log of a terminated container.
 	lastTries = 3
+	// silentRetries is the number of error answers before Retrying is called, because most interruptions are short.
+	silentRetries = 2
 )
 
 // Follow reads the log until the container has terminated, which the caller signals by closing ended, and the log has
@@ -170,6 +177,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 			}
 		}
 		whole = err == nil
+		r.count(err)
 		if r.Position != before {
 			delay = firstDelay
 		}
@@ -195,6 +203,19 @@ func pause(ctx context.Context, ended <-chan struct{}, delay time.Duration) erro
 	case <-time.After(delay):
 	}
 	return nil
+}
+
+// count counts a request with its error, and calls Retrying if too many requests have failed.
+func (r *Reader) count(err error) {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil:
+		r.failed = 0
+	case errors.As(err, &answer):
+		if r.failed++; r.failed == silentRetries+1 && r.Retrying != nil {
+			r.Retrying(err)
+		}
+	}
 }
 
 func closed(c <-chan struct{}) bool {

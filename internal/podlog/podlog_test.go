@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -188,6 +189,37 @@ func TestWholeLogOfPodThatIsGoneThenIsEnough(t *testing.T) {
 	}
 	if err := r.Follow(t.Context(), ended); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFollowReportsThatItRetries verifies that Follow reports, once, that the API server cannot read a log. It reports
+// neither a short failure nor an API server that does not answer.
+func TestFollowReportsThatItRetries(t *testing.T) {
+	noRoute := apierrors.NewInternalError(errors.New("no route to host"))
+	for _, test := range []struct {
+		err      error
+		failures int
+		want     int
+	}{{noRoute, silentRetries, 0}, {noRoute, silentRetries + 2, 1}, {errBroken, silentRetries + 2, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, ended, calls := &server{lines: logOf(rand.New(rand.NewPCG(3, 3)), 10)}, make(chan struct{}), 0
+			var got []error
+			r := &Reader{Emit: func(Line) {}, Retrying: func(err error) { got = append(got, err) }}
+			r.Open = func(ctx context.Context, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+				if calls++; calls <= test.failures {
+					return nil, test.err
+				}
+				close(ended)
+				r.Open = s.open
+				return s.open(ctx, o)
+			}
+			if err := r.Follow(t.Context(), ended); err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != test.want {
+				t.Errorf("%d times %v: reported %v, want %d reports", test.failures, test.err, got, test.want)
+			}
+		})
 	}
 }
 

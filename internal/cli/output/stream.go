@@ -123,6 +123,9 @@ func (f *Streamer) start(ctx context.Context, p *stream) {
 	reader := &podlog.Reader{Open: p.Open(f.Cluster), Options: f.Request, Emit: func(l podlog.Line) {
 		f.Emit(Line{Replica: p.Replica, Time: l.Time, Text: l.Text})
 	}}
+	reader.Retrying = func(err error) {
+		f.Remark(p.Replica, "the log cannot be read at present, trying again: "+err.Error())
+	}
 	if f.read == nil {
 		f.read = map[int]chan struct{}{}
 	}

@@ -268,6 +268,9 @@ func (t *logTail) read(ctx context.Context, r *logReader) {
 		case <-ctx.Done():
 		}
 	}
+	reader.Retrying = func(err error) {
+		emit(logItem{at: time.Now(), line: source.Remark("the log cannot be read at present, trying again: " + complaint(err))})
+	}
 	if err := reader.Follow(ctx, r.ended); err != nil && ctx.Err() == nil {
 		emit(logItem{at: time.Now(), line: source.Remark(complaint(err))})
 	}
