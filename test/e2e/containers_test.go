@@ -232,7 +232,7 @@ func (c *containers) checkRollingUpgrade() {
 	go func() {
 		defer close(ended)
 		defer rolled.Store(true)
-		c.helm("upgrade", "t9k-batch", chartDir, "--namespace", config.Namespace, "--reuse-values", "--wait", "--timeout", "3m",
+		c.helm("upgrade", "t9k-batch", chartDir, "--namespace", config.Namespace, "--reset-then-reuse-values", "--wait", "--timeout", "3m",
 			"--set-string", "operator.podAnnotations.rolled=once")
 	}()
 	created, failures := 0, []string{}

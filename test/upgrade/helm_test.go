@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,26 +66,56 @@ func (i *installation) createNamespace() {
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}))
 }
 
+// createVolume creates the volume for the console's archive, because this cluster provisions none, and returns its path.
+func createVolume(s *namespace.Test) string {
+	s.Helper()
+	dir := s.TempDir()
+	s.Must(os.Chmod(dir, 0o777)) //nolint:gosec // the console is not the user that runs the test
+	s.Must(s.Client.Create(s.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "archive"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		ClaimRef:               &corev1.ObjectReference{Namespace: systemNamespace, Name: "t9k-console-archive"},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}},
+	}}))
+	return dir
+}
+
+// checkArchive checks that the volume has the archive that the console wrote.
+func checkArchive(s *namespace.Test, volume string) {
+	s.Helper()
+	if file, err := os.Stat(filepath.Join(volume, "archive.db")); err != nil || file.Size() == 0 {
+		s.Errorf("the volume of the archive has no archive: %v", err)
+	}
+}
+
+// consoleValues enable the console with an archive in a volume.
+var consoleValues = []string{"--set", "console.enabled=true,console.archive.enabled=true,console.archive.logs=true"}
+
+// reuseValues keeps the values of the installed release, and adds the defaults of values that its chart does not have.
+const reuseValues = "--reset-then-reuse-values"
+
 // apply installs a release or upgrades to it, and waits until its pods are ready and the earlier pods are deleted. The
 // containers have no images here, so they need a command.
-func (i *installation) apply(verb string, r release, set ...string) {
+func (i *installation) apply(verb string, r release, options ...string) {
 	i.Helper()
 	archives := i.TempDir()
 	i.run("package", r.chart, "--version", r.version, "--app-version", "v"+r.version, "--destination", archives)
 	args := []string{verb, "t9k-batch", filepath.Join(archives, "t9k-batch-"+r.version+".tgz"), "--wait", "--timeout", "5m"}
-	for _, program := range []string{"operator", "scheduler"} {
+	for program := range r.pods {
 		args = append(args, "--set", program+".command={"+filepath.Join(r.programs, "t9k-"+program)+"}")
 	}
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
-	i.run(args...)
+	i.run(append(args, options...)...)
 	i.checkRuns(r)
 }
 
 // checkRuns waits until exactly the pods of a release are running.
 func (i *installation) checkRuns(r release) {
 	i.Helper()
+	want, wantAll := map[string]int{}, 0
+	for program, n := range r.pods {
+		want["tensorstack/t9k-"+program+":v"+r.version] = n
+		wantAll += n
+	}
 	i.Await("only version "+r.version+" runs", func() error {
 		all, count := &corev1.PodList{}, map[string]int{}
 		if err := i.Client.List(i.Context(), all, client.InNamespace(systemNamespace)); err != nil {
@@ -94,8 +126,8 @@ func (i *installation) checkRuns(r release) {
 				count[p.Spec.Containers[0].Image]++
 			}
 		}
-		if tag := ":v" + r.version; len(all.Items) != 4 || count["tensorstack/t9k-operator"+tag] != 2 || count["tensorstack/t9k-scheduler"+tag] != 2 {
-			return fmt.Errorf("of %d pods there are ready: %v", len(all.Items), count)
+		if len(all.Items) != wantAll || !maps.Equal(count, want) {
+			return fmt.Errorf("of %d pods there are ready: %v, want %v", len(all.Items), count, want)
 		}
 		return nil
 	})

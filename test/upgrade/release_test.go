@@ -30,8 +30,15 @@ var (
 type release struct {
 	version  string // the chart's
 	chart    string // the chart's folder
-	programs string // the folder with t9k-operator and t9k-scheduler
+	programs string // the folder with the programs
+	pods     map[string]int
 }
+
+// These are the numbers of pods of each program, in a release without the console and in one with the console.
+var (
+	withoutConsole = map[string]int{"operator": 2, "scheduler": 2}
+	withConsole    = map[string]int{"operator": 2, "scheduler": 2, "console": 1}
+)
 
 // git runs git in this checkout and returns its output.
 func git(args ...string) (string, error) {
@@ -104,14 +111,16 @@ func oldRelease(t *testing.T) release {
 	}
 	if err != nil {
 		t.Logf("missing: the last release: %v; the test upgrades from this checkout instead", err)
-		return thisRelease(t, "0.0.1")
+		r := thisRelease(t, "0.0.1")
+		r.pods = withoutConsole
+		return r
 	}
 	t.Logf("upgrading from %s, commit %s", version, commit)
 	dir, err := buildCommit(commit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return release{version: version, chart: filepath.Join(dir, "charts/t9k-batch"), programs: filepath.Join(dir, "bin")}
+	return release{version: version, chart: filepath.Join(dir, "charts/t9k-batch"), programs: filepath.Join(dir, "bin"), pods: withoutConsole}
 }
 
 // buildCommit builds the programs of a commit once, in a folder of the user's cache, and returns the folder, which also
@@ -146,7 +155,7 @@ func buildCommit(commit string) (string, error) {
 		return "", fmt.Errorf("unpacking commit %s: %w: %s", commit, err, out)
 	}
 	built := filepath.Join(source, "built")
-	if err := buildPrograms(source, filepath.Join(built, "bin")); err != nil {
+	if err := buildPrograms(source, filepath.Join(built, "bin"), withoutConsole); err != nil {
 		return "", err
 	}
 	if err := os.Rename(filepath.Join(source, "charts"), filepath.Join(built, "charts")); err != nil {
@@ -155,12 +164,16 @@ func buildCommit(commit string) (string, error) {
 	return dir, os.Rename(built, dir)
 }
 
-// buildPrograms builds the programs of a source tree into a folder.
-func buildPrograms(source, dir string) error {
+// buildPrograms builds the programs that pods names, of a source tree, into a folder.
+func buildPrograms(source, dir string, pods map[string]int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", testenv.LinkFlags, "-o", dir+"/", "./cmd/t9k-operator", "./cmd/t9k-scheduler")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", testenv.LinkFlags, "-o", dir + "/"}
+	for program := range pods {
+		args = append(args, "./cmd/t9k-"+program)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the programs of %s: %w\n%s", source, err, out)
@@ -172,13 +185,14 @@ func buildPrograms(source, dir string) error {
 // function builds them.
 func thisRelease(t *testing.T, version string) release {
 	t.Helper()
-	r := release{version: version, chart: filepath.Join(root, "charts/t9k-batch"), programs: filepath.Dir(os.Getenv("T9K_LOCAL"))}
-	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
-		if _, err := os.Stat(filepath.Join(r.programs, name)); err != nil || os.Getenv("T9K_LOCAL") == "" {
+	r := release{version: version, chart: filepath.Join(root, "charts/t9k-batch"), programs: filepath.Dir(os.Getenv("T9K_LOCAL")), pods: withConsole}
+	for program := range r.pods {
+		if _, err := os.Stat(filepath.Join(r.programs, "t9k-"+program)); err != nil || os.Getenv("T9K_LOCAL") == "" {
 			r.programs = t.TempDir()
-			if err := buildPrograms(root, r.programs); err != nil {
+			if err := buildPrograms(root, r.programs, r.pods); err != nil {
 				t.Fatal(err)
 			}
+			break
 		}
 	}
 	return r
@@ -194,7 +208,8 @@ func (r release) anyoneMayRun(t *testing.T) release {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	err = os.Chmod(dir, 0o755)
-	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
+	for program := range r.pods {
+		name := "t9k-" + program
 		data, readErr := os.ReadFile(filepath.Join(r.programs, name))
 		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, name), data, 0o755)) //nolint:gosec // it is a program
 	}

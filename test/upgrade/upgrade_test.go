@@ -21,8 +21,9 @@ import (
 const systemNamespace = config.Namespace
 
 // TestUpgradeAndRemoval runs 50 jobs and 10 gangs during an upgrade from the last release to this version and to a
-// version with an additional field, a downgrade, an uninstallation and a new installation. It verifies that no job is
-// disturbed and that each ends as intended.
+// version with an additional field, a downgrade, an uninstallation and a new installation. The first upgrade adds the
+// console with an archive. The test verifies that no job is disturbed, that each ends as intended, and that the archive
+// stays.
 func TestUpgradeAndRemoval(t *testing.T) {
 	if !*withHelm {
 		t.Skip("upgrades an installation by Helm: make e2e-upgrade")
@@ -38,6 +39,7 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	s := namespace.New(t, p)
 	s.AwaitServiceAccount()
 	bindDefault(s)
+	archive := createVolume(s)
 	before, err := listing(s)
 	s.Must(err)
 	i, w := newInstallation(t, s), newWorkload(t, s)
@@ -49,11 +51,17 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	w.checkKept()
 
 	for _, step := range []struct {
-		name, verb string
-		to         release
-	}{{"upgrade", "upgrade", this}, {"upgrade to an API with one more field", "upgrade", next}, {"downgrade", "upgrade", this}, {"downgrade to the last release", "upgrade", old}} {
+		name    string
+		to      release
+		options []string
+	}{
+		{"upgrade", this, append([]string{reuseValues}, consoleValues...)},
+		{"upgrade to an API with one more field", next, []string{reuseValues}},
+		{"downgrade", this, []string{reuseValues}},
+		{"downgrade to the last release", old, nil},
+	} {
 		t.Log(step.name)
-		i.apply(step.verb, step.to)
+		i.apply("upgrade", step.to, step.options...)
 		w.probe()
 		w.checkKept()
 		if step.to.version == next.version {
@@ -66,16 +74,17 @@ func TestUpgradeAndRemoval(t *testing.T) {
 	remains := documentedRemains(s)
 	i.run("uninstall", "t9k-batch", "--wait")
 	checkRemains(s, before, remains)
+	checkArchive(s, archive)
 	w.checkKept()
 
 	t.Log("installation on what remained, and the end of all jobs")
-	i.apply("install", this, "crds.keep=false")
+	i.apply("install", this, append([]string{"--set", "crds.keep=false"}, consoleValues...)...)
 	w.probe()
 	w.checkKept()
 	w.setPause(false)
 	w.release()
-	w.awaitPhases(map[string]int{"gang Succeeded": gangs, "running Succeeded": running, "paused Succeeded": paused, "restarted Succeeded": restarted,
-		"succeeded Succeeded": succeeded, "failed Failed": failed})
+	w.awaitPhases(map[string]int{"gang Succeeded": gangs, "running Succeeded": running, "elastic Succeeded": elastic,
+		"paused Succeeded": paused, "restarted Succeeded": restarted, "succeeded Succeeded": succeeded, "failed Failed": failed})
 	w.checkRestarts()
 
 	t.Log("removal of everything")

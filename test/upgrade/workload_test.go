@@ -2,10 +2,10 @@ package upgrade
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +58,29 @@ spec:
           volumeMounts: [{name: gate, mountPath: /gate}]
 `
 
+// elasticManifest is an elastic job of two replicas, whose torchrun is the script that newWorkload writes.
+const elasticManifest = `
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: PyTorchTrainingJob
+metadata: {name: %s}
+spec:
+  elastic: {enabled: true, minReplicas: 1, maxReplicas: 3, expectedReplicas: 2}
+  torchrunConfig: {enabled: true}
+  replicaSpecs:
+  - type: node
+    restartPolicy: OnFailure
+    template:
+      spec:
+        terminationGracePeriodSeconds: 1
+        volumes: [{name: gate, hostPath: {path: %s}}]
+        containers:
+        - name: pytorch
+          image: none
+          command: [train]
+          env: [{name: PATH, value: "/gate:/usr/bin:/bin"}]
+          volumeMounts: [{name: gate, mountPath: /gate}]
+`
+
 // workload is a set of jobs that run during upgrades.
 type workload struct {
 	*namespace.Test
@@ -66,12 +89,13 @@ type workload struct {
 	jobs map[string]string // parts of the status of each job that must not change, by name
 }
 
-// newWorkload returns an empty workload with the pipe from which waiting processes read.
+// newWorkload returns an empty workload with the pipe from which waiting processes read, and a torchrun that waits.
 func newWorkload(t *testing.T, s *namespace.Test) *workload {
 	t.Helper()
 	w := &workload{Test: s, gate: gate.New(t)}
 	w.Must(os.Chmod(w.gate.Dir(), 0o777)) //nolint:gosec // all users that pods run as write to it
 	w.Must(w.gate.AddPipe("go"))
+	w.Must(os.WriteFile(w.gate.File("torchrun"), []byte("#!/bin/sh\n"+waits+"\n"), 0o755)) //nolint:gosec // it is a program
 	return w
 }
 
@@ -84,7 +108,11 @@ func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas 
 	if queue != "" {
 		spec, cpu = "  scheduler: {t9kScheduler: {queue: "+queue+"}}", "10m"
 	}
-	text := fmt.Sprintf(manifest, kind.Name, name, spec, replicas, restart, w.gate.Dir(), script, cpu)
+	return w.createManifest(fmt.Sprintf(manifest, kind.Name, name, spec, replicas, restart, w.gate.Dir(), script, cpu))
+}
+
+// createManifest creates the object of a manifest.
+func (w *workload) createManifest(text string) error {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 		return err
@@ -95,9 +123,9 @@ func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas 
 
 // These are the numbers of jobs. There is room for all gangs but the last two.
 const (
-	running, paused, restarted, succeeded, failed, gangs = 35, 3, 6, 4, 2, 10
+	running, elastic, paused, restarted, succeeded, failed, gangs = 33, 2, 3, 6, 4, 2, 10
 
-	gangSize, fittingGangs = 2, 8
+	gangSize, fittingGangs, elasticSize = 2, 8, 2
 )
 
 // start creates 50 jobs and 10 gangs of all kinds, and waits until each is in the state that it keeps until release.
@@ -110,24 +138,41 @@ func (w *workload) start(queue string) {
 	}
 	add("gang", gangs, queue, waits, "Never", gangSize)
 	add("running", running, "", waits, "Never", 1)
+	for i := range elastic {
+		w.Must(w.createManifest(fmt.Sprintf(elasticManifest, fmt.Sprintf("elastic-%d", i), w.gate.Dir())))
+	}
 	add("paused", paused, "", waits, "Never", 1)
 	w.setPause(true)
 	add("restarted", restarted, "", restartsOnce, "OnFailure", 1)
 	add("succeeded", succeeded, "", succeeds, "Never", 1)
 	add("failed", failed, "", fails, "Never", 1)
 	w.awaitPhases(map[string]int{
-		"gang Running": fittingGangs, "gang Pending": gangs - fittingGangs, "running Running": running, "paused Paused": paused, "restarted Running": restarted,
+		"gang Running": fittingGangs, "gang Pending": gangs - fittingGangs, "running Running": running, "elastic Running": elastic, "paused Paused": paused, "restarted Running": restarted,
 		"succeeded Succeeded": succeeded, "failed Failed": failed,
 	})
-	w.Await("each that restarts has done so", func() error {
+	w.Await("all statuses are settled", func() error {
 		for name, status := range w.statuses() {
-			if strings.HasPrefix(name, "restarted-") && status.BackoffCount != 1 {
-				return fmt.Errorf("%s has restarted %d times", name, status.BackoffCount)
+			if err := settled(name, status); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		return nil
 	})
 	w.pods, w.jobs = w.podStates(), w.jobStates()
+}
+
+// settled returns an error if the status of a job of this name is still going to change.
+func settled(name string, status *batch.JobStatus) error {
+	group, _, _ := strings.Cut(name, "-")
+	switch {
+	case group == "restarted" && status.BackoffCount != 1:
+		return fmt.Errorf("it has restarted %d times", status.BackoffCount)
+	case group == "elastic" && status.Aggregate.Running != elasticSize:
+		return fmt.Errorf("%d replicas run", status.Aggregate.Running)
+	case group == "paused" && status.Tasks[0].Replicas[0].UID != "":
+		return errors.New("its pod is being deleted")
+	}
+	return nil
 }
 
 // setPause pauses or resumes the jobs that are paused during the upgrades.
@@ -302,54 +347,5 @@ func (w *workload) checkRestarts() {
 		if status.BackoffCount != want {
 			w.Errorf("%s has restarted %d times, want %d", name, status.BackoffCount, want)
 		}
-	}
-}
-
-// nextAPI returns a copy of a release's chart whose kinds of job have one more optional field in their spec.
-func nextAPI(t *testing.T, r release, version string) release {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "t9k-batch")
-	if err := os.CopyFS(dir, os.DirFS(r.chart)); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "files", "crd", "batch.*.yaml"))
-	if err != nil || len(files) < len(kinds.All) {
-		t.Fatalf("%d CRDs in the chart: %v", len(files), err)
-	}
-	for _, file := range files {
-		addField(t, file)
-	}
-	return release{version: version, chart: dir, programs: r.programs}
-}
-
-// newField is the name of the field that nextAPI adds.
-const newField = "addedLater"
-
-func addField(t *testing.T, file string) {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := versions[0].(map[string]any)
-	if err := unstructured.SetNestedField(schema, "string", "schema", "openAPIV3Schema", "properties", "spec", "properties", newField, "type"); err != nil {
-		t.Fatal(err)
-	}
-	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
-		t.Fatal(err)
-	}
-	if data, err = yaml.Marshal(crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
