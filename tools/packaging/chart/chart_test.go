@@ -216,6 +216,9 @@ func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string)
 		if o.GetKind() == "Namespace" { // helm install --create-namespace
 			continue
 		}
+		if isCRD := o.GetKind() == "CustomResourceDefinition"; isCRD != isKept(o) {
+			t.Errorf("%s of %s: annotations %v", key(o), dir, o.GetAnnotations())
+		}
 		config[key(o)] = bare(o)
 	}
 	chart := map[string]map[string]any{}
@@ -238,6 +241,18 @@ func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string)
 	}
 }
 
+// keeping holds the annotations by which GitOps tools keep an object of config when they delete the installation.
+var keeping = map[string]string{"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "kustomize.toolkit.fluxcd.io/prune": "disabled"}
+
+func isKept(o *unstructured.Unstructured) bool {
+	for name, value := range keeping {
+		if o.GetAnnotations()[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
 func key(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
@@ -247,6 +262,9 @@ func bare(o *unstructured.Unstructured) map[string]any {
 	removeChartLabels(o)
 	annotations := o.GetAnnotations()
 	delete(annotations, "helm.sh/resource-policy")
+	for name := range keeping {
+		delete(annotations, name)
+	}
 	o.SetAnnotations(annotations)
 	return o.Object
 }
