@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -308,74 +306,6 @@ func tree(t *testing.T, root string) map[string]string {
 	return files
 }
 
-// TestSchemaKnowsAllValues compares the schema with the values, both ways.
-func TestSchemaKnowsAllValues(t *testing.T) {
-	c := load(t)
-	var schema map[string]any
-	if err := json.Unmarshal(c.Schema, &schema); err != nil {
-		t.Fatal(err)
-	}
-	inSchema := map[string]bool{}
-	propertiesOf("", schema, inSchema)
-	delete(inSchema, "global")
-	for _, optional := range []string{"name", "kind", "group"} {
-		delete(inSchema, "certificates.issuerRef."+optional)
-	}
-	inValues := map[string]bool{}
-	keysOf("", c.Values, inSchema, inValues)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(inSchema)), slices.Sorted(maps.Keys(inValues))); diff != "" {
-		t.Errorf("values (-schema +values.yaml)\n%s", diff)
-	}
-}
-
-func propertiesOf(prefix string, schema map[string]any, found map[string]bool) {
-	properties, _ := schema["properties"].(map[string]any)
-	for name, inner := range properties {
-		found[prefix+name] = true
-		propertiesOf(prefix+name+".", inner.(map[string]any), found)
-	}
-}
-
-// keysOf adds the keys of values to found, down to the keys that the schema does not describe.
-func keysOf(prefix string, values map[string]any, schema, found map[string]bool) {
-	for name, value := range values {
-		found[prefix+name] = true
-		inner, ok := value.(map[string]any)
-		deeper := slices.ContainsFunc(slices.Collect(maps.Keys(schema)), func(k string) bool { return strings.HasPrefix(k, prefix+name+".") })
-		if ok && deeper {
-			keysOf(prefix+name+".", inner, schema, found)
-		}
-	}
-}
-
-func TestWrongValuesAreRefused(t *testing.T) {
-	c := load(t)
-	for text, want := range map[string]string{
-		"operator: {replica: 3}":                                                  "replica",
-		"console: {urls: [console.example.org]}":                                  "urls",
-		"operator: {replicas: -1}":                                                "replicas",
-		"console: {archive: {enabled: true, volume: {size: large}}}":              "size",
-		"console: {enabled: true, replicas: 2, archive: {enabled: true}}":         "one console writes the file",
-		"console: {archive: {database: {secret: t9k-archive, password: secret}}}": "password",
-		"certificates: {source: vault}":                                           "source",
-		"image: {pullSecrets: [registry]}":                                        "pullSecrets",
-		"queues: [{spec: {}}]":                                                    "name",
-		"operator: {image: {digest: latest}}":                                     "digest",
-		"priorityClasses: [{name: high}]":                                         "value",
-		"metrics: {serviceMonitor: {interval: 30}}":                               "interval",
-		"tracing: {endpoint: 'http://collector:4317'}":                            "endpoint",
-		"tracing: {samplingRatePerMillion: 2000000}":                              "samplingRatePerMillion",
-	} {
-		values, err := common.ReadValues([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Render(c, values); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", text, err, want)
-		}
-	}
-}
-
 // TestNothingForASyncToRevert verifies that the chart sets no field that the operator or cert-manager fills in.
 func TestNothingForASyncToRevert(t *testing.T) {
 	c := load(t)
@@ -443,53 +373,6 @@ func TestOlderKubernetesGetsNoMutatingPolicies(t *testing.T) {
 	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1"} {
 		if diff := cmp.Diff(want, kinds[version]); diff != "" {
 			t.Errorf("kinds of objects for %s (-want +got)\n%s", version, diff)
-		}
-	}
-}
-
-func TestPackIsReproducible(t *testing.T) {
-	created := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	var packed []string
-	for range 2 {
-		c, err := Load(root, "v1.2.3-4-gabcdef", created)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path, err := Pack(c, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if filepath.Base(path) != "t9k-batch-1.2.3-4-gabcdef.tgz" {
-			t.Errorf("packed as %s", path)
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		packed = append(packed, string(data))
-		again, err := loader.LoadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again.AppVersion() != "v1.2.3-4-gabcdef" {
-			t.Errorf("the packed chart has version %s", again.AppVersion())
-		}
-		objects, err := Render(again, nil)
-		if err != nil || len(objects) < 30 {
-			t.Errorf("the packed chart renders %d objects: %v", len(objects), err)
-		}
-	}
-	if packed[0] != packed[1] {
-		t.Error("two archives of one chart differ")
-	}
-}
-
-func TestSemVer(t *testing.T) {
-	for version, want := range map[string]string{
-		"v0.1.0": "0.1.0", "v0.1.0-3-gabc": "0.1.0-3-gabc", "v0.1.0-dirty": "0.1.0-dirty", "0123abc": "0.0.0-g0123abc", "abc-dirty": "0.0.0-gabc-dirty",
-	} {
-		if got := SemVer(version); got != want {
-			t.Errorf("SemVer(%q) = %q, want %q", version, got, want)
 		}
 	}
 }
