@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -122,7 +123,7 @@ func (r *release) bill(path string, p program, platform v1.Platform) error {
 	return r.write(filepath.Join("sbom", p.name+"-"+platform.OS+"-"+platform.Architecture+".cdx.json"), data)
 }
 
-// charts writes the chart, and what it renders by default as one manifest for kubectl.
+// charts writes the chart, and what it renders by default as manifests for kubectl.
 func (r *release) charts(context.Context) error {
 	c, err := chart.Load(r.root, r.version, r.created)
 	if err != nil {
@@ -131,19 +132,24 @@ func (r *release) charts(context.Context) error {
 	if _, err := chart.Pack(c, r.out); err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}
-	objects, err := chart.Render(c, nil)
-	if err != nil {
-		return err
-	}
 	namespace, err := os.ReadFile(filepath.Join(r.root, "config", "operator", "namespace.yaml"))
 	if err != nil {
 		return err
 	}
-	manifest, err := chart.Manifest(objects)
-	if err != nil {
-		return err
+	for suffix, kubernetes := range chart.Editions {
+		objects, err := chart.RenderFor(c, kubernetes)
+		if err != nil {
+			return err
+		}
+		manifest, err := chart.Manifest(objects)
+		if err != nil {
+			return err
+		}
+		if err := r.write("t9k-batch-"+r.version+suffix+".yaml", slices.Concat(namespace, manifest)); err != nil {
+			return err
+		}
 	}
-	return r.write("t9k-batch-"+r.version+".yaml", append(namespace, manifest...))
+	return nil
 }
 
 func (r *release) write(name string, data []byte) error {

@@ -81,7 +81,8 @@ func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 		"krew.yaml",
 		"sbom/t9k-console-linux-amd64.cdx.json", "sbom/t9k-darwin-arm64.cdx.json", "sbom/t9k-linux-amd64.cdx.json", "sbom/t9k-local-linux-amd64.cdx.json",
 		"sbom/t9k-operator-linux-amd64.cdx.json", "sbom/t9k-scheduler-linux-amd64.cdx.json", "sbom/t9k-windows-amd64.cdx.json",
-		"t9k-batch-0.1.0.tgz", "t9k-batch-v0.1.0-linux-amd64.tar.gz", "t9k-batch-v0.1.0.yaml",
+		"t9k-batch-0.1.0.tgz", "t9k-batch-v0.1.0-before-1.34.yaml", "t9k-batch-v0.1.0-before-1.36.yaml", "t9k-batch-v0.1.0-linux-amd64.tar.gz",
+		"t9k-batch-v0.1.0.yaml",
 		"t9k-v0.1.0-darwin-arm64.tar.gz", "t9k-v0.1.0-linux-amd64.tar.gz", "t9k-v0.1.0-windows-amd64.zip",
 	}, listed); diff != "" {
 		t.Errorf("files with a checksum (-want +got)\n%s", diff)
@@ -97,17 +98,29 @@ func TestReleaseHasArchivesChecksumsAndManifests(t *testing.T) {
 	t.Run("archives", func(t *testing.T) { checkArchives(t, r) })
 	t.Run("images", func(t *testing.T) { checkImages(t, r) })
 	t.Run("manifest of krew", func(t *testing.T) { checkKrew(t, r) })
-	t.Run("manifest for kubectl", func(t *testing.T) {
-		data, err := os.ReadFile(filepath.Join(r.out, "t9k-batch-v0.1.0.yaml"))
+	t.Run("manifests for kubectl", func(t *testing.T) { checkManifests(t, r) })
+}
+
+// checkManifests checks that the manifests have the objects and rules that their versions of Kubernetes accept.
+func checkManifests(t *testing.T, r *release) {
+	t.Helper()
+	for _, test := range []struct {
+		name                string
+		policies, rankRules bool
+	}{{"t9k-batch-v0.1.0.yaml", true, true}, {"t9k-batch-v0.1.0-before-1.36.yaml", false, true}, {"t9k-batch-v0.1.0-before-1.34.yaml", false, false}} {
+		data, err := os.ReadFile(filepath.Join(r.out, test.name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"kind: Namespace\n", "image: tensorstack/t9k-operator:v0.1.0\n", "image: tensorstack/t9k-scheduler:v0.1.0\n"} {
-			if !strings.Contains(string(data), want) {
-				t.Errorf("the manifest lacks %q", want)
+		for part, want := range map[string]bool{
+			"kind: Namespace\n": true, "image: tensorstack/t9k-operator:v0.1.0\n": true, "image: tensorstack/t9k-scheduler:v0.1.0\n": true,
+			"kind: MutatingAdmissionPolicy\n": test.policies, "r[t][i].contains(": test.rankRules, // part of a rule that reads ranks
+		} {
+			if strings.Contains(string(data), part) != want {
+				t.Errorf("%s contains %q: %t, want %t", test.name, part, !want, want)
 			}
 		}
-	})
+	}
 }
 
 func checkArchives(t *testing.T, r *release) {

@@ -144,6 +144,19 @@ func Render(chart *v2.Chart, values map[string]any) ([]*unstructured.Unstructure
 	return renderIn(chart, values, Namespace, newest)
 }
 
+// Editions lists the manifests that the supported versions of Kubernetes need: the suffix of the file name, after a
+// folder of config, and the newest version that accepts the manifest.
+var Editions = map[string]string{"": newest.Version, "-before-1.36": "v1.35.0", "-before-1.34": "v1.33.0"}
+
+// RenderFor returns the objects that the chart yields with the default values for a version of Kubernetes.
+func RenderFor(chart *v2.Chart, version string) ([]*unstructured.Unstructured, error) {
+	kubernetes, err := common.ParseKubeVersion(version)
+	if err != nil {
+		return nil, fmt.Errorf("reading the version of Kubernetes: %w", err)
+	}
+	return renderIn(chart, nil, Namespace, *kubernetes)
+}
+
 func renderIn(chart *v2.Chart, values map[string]any, namespace string, kubernetes common.KubeVersion) ([]*unstructured.Unstructured, error) {
 	options := common.ReleaseOptions{Name: "t9k-batch", Namespace: namespace, Revision: 1, IsInstall: true}
 	capabilities := common.DefaultCapabilities.Copy()

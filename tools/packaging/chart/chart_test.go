@@ -111,11 +111,7 @@ func TestChartPassesLint(t *testing.T) {
 func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	for version, dir := range map[string]string{newest.Version: "default", "v1.35.0": "before-1.36", "v1.34.0": "before-1.36", "v1.33.0": "before-1.34"} {
 		t.Run(version, func(t *testing.T) {
-			kubernetes, err := common.ParseKubeVersion(version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fromChart, err := renderIn(load(t), nil, Namespace, *kubernetes)
+			fromChart, err := RenderFor(load(t), version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,11 +347,7 @@ func TestObjectsFollowTheReleaseNamespace(t *testing.T) {
 func TestOlderKubernetesGetsNoMutatingPolicies(t *testing.T) {
 	kinds := map[string]map[string]int{}
 	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1", newest.Version} {
-		kubernetes, err := common.ParseKubeVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, err := renderIn(load(t), nil, Namespace, *kubernetes)
+		objects, err := RenderFor(load(t), version)
 		if err != nil {
 			t.Fatal(err)
 		}
