@@ -56,6 +56,7 @@ var flows = []struct {
 	{"scheduler", 10259, everyone}, // probes, and metrics for users whom the API server authorizes
 	{"console", 8080, "proxy"},
 	{"console", 8081, everyone}, // probes
+	{"console", 8443, "prometheus"},
 }
 
 // checkNetworkPolicies verifies which clients reach the programs before and after the chart's policies are enforced.
