@@ -80,7 +80,7 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 		{name: "it was deleted, and its container ended well", pod: pod(func(p *corev1.Pod) {
 			ended(corev1.PodSucceeded, 0, "Completed")(p)
 			deleted(9, 30)(p)
-		}), outcome: Stopped, end: at(9)},
+		}), outcome: Stopped, code: code(0), end: at(9)},
 		{name: "it failed, and was deleted before its kubelet said so", pod: pod(func(p *corev1.Pod) {
 			ended(corev1.PodFailed, 1, "Error")(p)
 			deleted(10, 30)(p)
@@ -91,7 +91,23 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 		}), outcome: Failed, cause: "Error", code: code(1), end: at(9)},
 		{name: "the kubelet refused it", pod: pod(func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.Reason, p.Status.ContainerStatuses = corev1.PodFailed, "UnexpectedAdmissionError", nil
-		}), outcome: Failed, cause: "UnexpectedAdmissionError", end: at(1)},
+		}), outcome: Evicted, cause: "UnexpectedAdmissionError", end: at(1)},
+		{name: "its sidecar was stopped after the main container succeeded", pod: pod(sidecarStopped(0)), outcome: Succeeded, code: code(0), cause: "", end: at(12)},
+		{name: "its sidecar was stopped after the main container failed", pod: pod(sidecarStopped(3)), outcome: Failed, cause: "Error", code: code(3), end: at(12)},
+		{name: "its main container succeeded, and its sidecar runs", pod: pod(func(p *corev1.Pod) {
+			sidecarStopped(0)(p)
+			p.Status.Phase, p.Status.ContainerStatuses[0].State = corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: stamp(2)}}
+		})},
+		{name: "it was deleted while its sidecar ran after the main container", pod: pod(func(p *corev1.Pod) {
+			sidecarStopped(0)(p)
+			deleted(11, 30)(p)
+		}), outcome: Succeeded, code: code(0), end: at(12)},
+		{name: "it was deleted, and a container that does not count had ended", pod: pod(func(p *corev1.Pod) {
+			sidecarStopped(143)(p)
+			p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = stamp(5)
+			deleted(8, 30)(p)
+		}), outcome: Stopped, code: code(143), end: at(9)},
+		{name: "its init container failed", pod: pod(initFailed), outcome: Failed, cause: "Error", code: code(4), end: at(2)},
 	} {
 		a, err := AttemptOf(tc.pod)
 		if err != nil {
@@ -107,6 +123,29 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 			t.Errorf("%s: the pod keeps values of variables: %s", tc.name, a.Pod)
 		}
 	}
+}
+
+// sidecarStopped makes a pod that of a training job whose main container exited at second 9 with a code, and whose
+// sidecar the operator then stopped at second 12.
+func sidecarStopped(code int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		ended(corev1.PodFailed, code, map[bool]string{true: "Completed", false: "Error"}[code == 0])(p)
+		p.Labels[batch.LabelJobKind], p.OwnerReferences[0].Kind = "PyTorchTrainingJob", "PyTorchTrainingJob"
+		p.Spec.ActiveDeadlineSeconds, p.Status.Reason = new(int64(1)), "DeadlineExceeded"
+		p.Spec.Containers = append([]corev1.Container{{Name: "proxy"}}, p.Spec.Containers...)
+		p.Spec.Containers[1].Name, p.Status.ContainerStatuses[0].Name = "pytorch", "pytorch"
+		p.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "proxy", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			StartedAt: stamp(2), FinishedAt: stamp(12), ExitCode: 137, Reason: "Error"}}}}, p.Status.ContainerStatuses...)
+	}
+}
+
+// initFailed makes a pod that of a training job whose init container failed, so that no other container started.
+func initFailed(p *corev1.Pod) {
+	p.Labels[batch.LabelJobKind], p.OwnerReferences[0].Kind = "PyTorchTrainingJob", "PyTorchTrainingJob"
+	p.Status.Phase = corev1.PodFailed
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		StartedAt: stamp(1), FinishedAt: stamp(2), ExitCode: 4, Reason: "Error"}}}}
+	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
 }
 
 // deleted requests the deletion of a pod after some seconds, with a grace period.
@@ -159,6 +198,11 @@ func TestDeletedPodEndsItsAttempt(t *testing.T) {
 		{"it was found missing", pod(nil), false, Lost, at(50)},
 		{"it was found missing after somebody deleted it", pod(deleting), false, Stopped, at(40)},
 		{"it was evicted", pod(disrupted), true, Evicted, at(50)},
+		{"its main container had succeeded, and its sidecar ran", pod(func(p *corev1.Pod) {
+			sidecarStopped(0)(p)
+			deleted(20, 30)(p)
+			p.Status.Phase, p.Status.ContainerStatuses[0].State = corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}), true, Succeeded, at(50)},
 		{"it had succeeded before", pod(ended(corev1.PodSucceeded, 0, "")), true, Succeeded, at(9)},
 	} {
 		a, err := AttemptOf(tc.pod)

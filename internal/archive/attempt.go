@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -79,7 +78,7 @@ func AttemptOf(p *corev1.Pod) (*Attempt, error) {
 	number, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
 	a := &Attempt{UID: string(p.UID), Version: version, Job: job, Replica: p.Name, Role: p.Labels[batch.LabelReplicaType], Rank: rank, Number: number,
 		Node: p.Spec.NodeName, Created: p.CreationTimestamp.UTC(), Scheduled: scheduledAt(p), Requests: resource.PodRequests(p, resource.PodResourcesOptions{}), Pod: pod}
-	var over time.Time
+	over := initEnd(p)
 	for i := range p.Status.ContainerStatuses {
 		state := &p.Status.ContainerStatuses[i].State
 		switch {
@@ -88,9 +87,6 @@ func AttemptOf(p *corev1.Pod) (*Attempt, error) {
 		case state.Terminated != nil:
 			a.begin(state.Terminated.StartedAt)
 			over = later(over, state.Terminated.FinishedAt.Time)
-			if code := state.Terminated.ExitCode; code != 0 && a.ExitCode == nil {
-				a.ExitCode, a.Cause = &code, state.Terminated.Reason
-			}
 		}
 	}
 	a.end(p, over)
@@ -104,30 +100,32 @@ func (a *Attempt) begin(at metav1.Time) {
 }
 
 // end sets the end of an attempt whose pod has finished. over is when the last container terminated; zero if it is
-// unknown.
+// unknown. A pod holds its resources until all of its containers have ended, even if its replica ended earlier.
 func (a *Attempt) end(p *corev1.Pod, over time.Time) {
-	disrupted, why := disruption(p)
-	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	switch {
-	case ended && !disrupted && observed.Stopped(p):
-		a.Outcome, a.Cause = Stopped, ""
-	case p.Status.Phase == corev1.PodSucceeded:
-		a.Outcome, a.Cause = Succeeded, ""
-		if a.ExitCode == nil {
-			a.ExitCode = new(int32)
-		}
-	case p.Status.Phase == corev1.PodFailed && disrupted:
-		a.Outcome, a.Cause = Evicted, why
-	case p.Status.Phase == corev1.PodFailed:
-		a.Outcome, a.Cause = Failed, cmp.Or(p.Status.Reason, a.Cause)
-	default:
-		a.ExitCode, a.Cause = nil, "" // a sidecar failed, or the kubelet restarts the container
+	if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 		return
 	}
+	a.settle(p)
 	// A pod that the kubelet rejected, or that was lost with its node, has no container status with an end time.
 	a.Ended = over.UTC()
 	if over.IsZero() {
 		a.Ended = endedAt(p).UTC()
+	}
+}
+
+// settle sets the outcome of an attempt whose replica has ended.
+func (a *Attempt) settle(p *corev1.Pod) {
+	end := observed.End(p)
+	a.ExitCode = end.ExitCode
+	switch {
+	case end.Disrupted:
+		a.Outcome, a.Cause = Evicted, end.Reason
+	case observed.Stopped(p):
+		a.Outcome = Stopped
+	case end.Succeeded:
+		a.Outcome = Succeeded
+	default:
+		a.Outcome, a.Cause = Failed, end.Reason
 	}
 }
 
@@ -145,8 +143,11 @@ func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	if a.Outcome != "" {
 		return
 	}
+	end := observed.End(p)
 	disrupted, why := disruption(p)
 	switch {
+	case (end.Succeeded || end.Failed) && !observed.Stopped(p):
+		a.settle(p) // the pod was deleted while its sidecars ran
 	case disrupted:
 		a.Outcome, a.Cause = Evicted, why
 	case p.DeletionTimestamp != nil || inTime:
@@ -155,24 +156,26 @@ func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 		a.Outcome = Lost
 	}
 	a.Ended = at.UTC()
-	// over is the latest end of a container. The kubelet reports the ends of all containers shortly before it removes
-	// the pod.
-	var over time.Time
-	all := len(p.Status.ContainerStatuses) > 0
-	for i := range p.Status.ContainerStatuses {
-		t := p.Status.ContainerStatuses[i].State.Terminated
-		if t == nil {
-			all = false
-			continue
-		}
-		over = later(over, t.FinishedAt.Time)
-	}
+	over := allEnded(p)
 	switch {
-	case all && !over.IsZero():
+	case !over.IsZero():
 		a.Ended = over.UTC()
 	case !inTime && p.DeletionTimestamp != nil && p.DeletionTimestamp.Time.Before(at):
 		a.Ended = p.DeletionTimestamp.UTC()
 	}
+}
+
+// allEnded returns when the last of a pod's containers ended; zero if one has not. The kubelet reports the ends of all
+// containers shortly before it removes the pod.
+func allEnded(p *corev1.Pod) (over time.Time) {
+	for i := range p.Status.ContainerStatuses {
+		t := p.Status.ContainerStatuses[i].State.Terminated
+		if t == nil {
+			return time.Time{}
+		}
+		over = later(over, t.FinishedAt.Time)
+	}
+	return over
 }
 
 // Held returns how long the attempt held its requested resources between from and to.
@@ -214,6 +217,16 @@ func endedAt(p *corev1.Pod) time.Time {
 	return at
 }
 
+// initEnd returns when the last init container of a pod terminated; zero if none has.
+func initEnd(p *corev1.Pod) (over time.Time) {
+	for i := range p.Status.InitContainerStatuses {
+		if t := p.Status.InitContainerStatuses[i].State.Terminated; t != nil {
+			over = later(over, t.FinishedAt.Time)
+		}
+	}
+	return over
+}
+
 func disruption(p *corev1.Pod) (disrupted bool, why string) {
 	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
@@ -236,7 +249,8 @@ func slim(p *corev1.Pod) *corev1.Pod {
 	s := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	s.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp,
 		DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds, Labels: p.Labels, OwnerReferences: p.OwnerReferences}
-	s.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Containers: names(p.Spec.Containers), InitContainers: names(p.Spec.InitContainers)}
+	s.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds,
+		Containers: names(p.Spec.Containers), InitContainers: names(p.Spec.InitContainers)}
 	s.Status = corev1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, StartTime: p.Status.StartTime,
 		Conditions: p.Status.Conditions, ContainerStatuses: p.Status.ContainerStatuses, InitContainerStatuses: p.Status.InitContainerStatuses}
 	return s
@@ -245,7 +259,7 @@ func slim(p *corev1.Pod) *corev1.Pod {
 func names(all []corev1.Container) []corev1.Container {
 	slim := make([]corev1.Container, len(all))
 	for i := range all {
-		slim[i] = corev1.Container{Name: all[i].Name, Image: all[i].Image, Resources: all[i].Resources}
+		slim[i] = corev1.Container{Name: all[i].Name, Image: all[i].Image, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy}
 	}
 	return slim
 }

@@ -84,23 +84,24 @@ func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// ends yields the ends of the containers that the end of the replica depends on: the main container if it decides and
-// has ended, otherwise all containers except native sidecars. The kubelet stops native sidecars after the others have
-// ended, so their exit codes do not count.
-func (x *Role) ends(pod *corev1.Pod) iter.Seq[*corev1.ContainerStateTerminated] {
-	return func(yield func(*corev1.ContainerStateTerminated) bool) {
+// ends yields the ends of the containers that the end of the replica depends on, with their names: the main container
+// if it decides and has ended, otherwise all containers except native sidecars. The kubelet stops native sidecars after
+// the others have ended, so their exit codes do not count.
+func (x *Role) ends(pod *corev1.Pod) iter.Seq2[string, *corev1.ContainerStateTerminated] {
+	return func(yield func(string, *corev1.ContainerStateTerminated) bool) {
 		if t := x.mainEnd(pod); t != nil {
-			yield(t)
+			yield(x.mainContainer(), t)
 			return
 		}
 		for i := range pod.Status.InitContainerStatuses {
 			c := &pod.Status.InitContainerStatuses[i]
-			if t := c.State.Terminated; t != nil && !isSidecar(pod, c.Name) && !yield(t) {
+			if t := c.State.Terminated; t != nil && !isSidecar(pod, c.Name) && !yield(c.Name, t) {
 				return
 			}
 		}
 		for i := range pod.Status.ContainerStatuses {
-			if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil && !yield(t) {
+			c := &pod.Status.ContainerStatuses[i]
+			if t := c.State.Terminated; t != nil && !yield(c.Name, t) {
 				return
 			}
 		}
@@ -211,7 +212,7 @@ func startedAt(pod *corev1.Pod) time.Time {
 
 // lifetime returns the first start and the last end of the containers that count; zero for a time that is not known.
 func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
-	for t := range x.ends(pod) {
+	for _, t := range x.ends(pod) {
 		if s := t.StartedAt.Time; !s.IsZero() && (started.IsZero() || s.Before(started)) {
 			started = s
 		}

@@ -321,7 +321,7 @@ const maxTerminationLine = 256
 // terminationLine returns the last line of the termination message of the container that failed; empty if there is
 // none.
 func (r *replica) terminationLine() string {
-	for t := range r.role.ends(r.pod) {
+	for _, t := range r.role.ends(r.pod) {
 		if t.ExitCode == 0 {
 			continue
 		}

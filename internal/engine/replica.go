@@ -320,13 +320,21 @@ func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 // exitCode returns the exit code of the first failed container among those that count; 0 if all that ended succeeded;
 // nil if none has ended.
 func (x *Role) exitCode(pod *corev1.Pod) *int32 {
-	var code *int32
-	for t := range x.ends(pod) {
-		if code == nil || *code == 0 {
-			code = &t.ExitCode
+	if _, t := x.decidingEnd(pod); t != nil {
+		return &t.ExitCode
+	}
+	return nil
+}
+
+// decidingEnd returns the end of the container that the exit code of the replica comes from, with the container's name;
+// nil if none has ended.
+func (x *Role) decidingEnd(pod *corev1.Pod) (name string, end *corev1.ContainerStateTerminated) {
+	for n, t := range x.ends(pod) {
+		if end == nil || end.ExitCode == 0 {
+			name, end = n, t
 		}
 	}
-	return code
+	return name, end
 }
 
 // endReason returns the kubelet's reason for the pod's failure, for example OOMKilled; empty if there is none.
@@ -334,7 +342,7 @@ func (x *Role) endReason(pod *corev1.Pod) string {
 	if pod.Status.Reason != "" && !stopped(pod) {
 		return pod.Status.Reason
 	}
-	for t := range x.ends(pod) {
+	for _, t := range x.ends(pod) {
 		if t.ExitCode != 0 && t.Reason != "Error" {
 			return t.Reason
 		}

@@ -65,6 +65,13 @@ func TestMainContainerEndsTheReplica(t *testing.T) {
 	if len(p.pods) != 2 || p.after(time.Hour).pass().plan.Stop != nil {
 		t.Errorf("%d pods remain, want 2; stopped again: %+v", len(p.pods), p.plan.Stop)
 	}
+	end := EndOf(p.pod(0), "main")
+	if !end.Succeeded || end.Failed || end.Container != "main" || *end.ExitCode != 0 || end.Reason != "" || !end.Finished.Before(p.pod(0).Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time) {
+		t.Errorf("the pod ended as %+v", end)
+	}
+	if all := EndOf(p.pod(0), ""); !all.Failed || all.Container != "proxy" || *all.ExitCode != 137 {
+		t.Errorf("if all containers count, the pod ended as %+v", all)
+	}
 	if got := p.stat.Tasks[0].Replicas[0].Containers[0]; got.Name != "main" || *got.ExitCode != 0 {
 		t.Errorf("the status lists %+v first, want the main container", got)
 	}

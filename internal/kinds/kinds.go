@@ -44,6 +44,8 @@ type Kind struct {
 	Default func(Object)
 	// warn returns warnings about fields without effect that only this kind has; nil if there are none.
 	warn func(Object, *engine.Job) warnings
+	// framework is the training framework; nil for kinds in which no container is the main one.
+	framework *framework
 	// Elastic is true if a job of this kind can be elastic. The kind's CRD then has the scale subresource.
 	Elastic bool
 	// Status returns a pointer to the object's status.

@@ -22,6 +22,7 @@ var pyTorchTrainingJob = Kind{
 	ShortName:      "ptj",
 	New:            func() Object { return &batch.PyTorchTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.PyTorchTrainingJobList{} },
+	framework:      &pyTorch,
 	convert:        convertPyTorch,
 	validate:       validatePyTorch,
 	validateUpdate: validatePyTorchUpdate,

@@ -21,6 +21,7 @@ var tensorFlowTrainingJob = Kind{
 	ShortName:      "tftj",
 	New:            func() Object { return &batch.TensorFlowTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.TensorFlowTrainingJobList{} },
+	framework:      &tensorFlow,
 	convert:        convertTensorFlow,
 	validate:       validateTensorFlow,
 	validateUpdate: validateTensorFlowUpdate,

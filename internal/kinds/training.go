@@ -42,13 +42,27 @@ func (c *conversion) trainingRole(rs *batch.TrainingReplicaSpec, f *framework) {
 	case batch.TrainingRestartExitCode:
 		role.Restart = engine.Restart{RestartCodes: retryableCodes}
 	}
+	role.Main = f.main(rs.Template.Spec.Containers)
+}
+
+// main returns the index of the main container; 0 if there are no containers.
+func (f *framework) main(containers []corev1.Container) int {
 	for _, name := range f.containers {
-		i := slices.IndexFunc(rs.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-		if i >= 0 {
-			role.Main = i
-			break
+		if i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+			return i
 		}
 	}
+	return 0
+}
+
+// MainContainer returns the name of the container whose end is the end of a pod's replica; empty if all containers of
+// the pod count.
+func MainContainer(pod *corev1.Pod) string {
+	kind, err := ByName(pod.Labels[batch.LabelJobKind])
+	if err != nil || kind.framework == nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return pod.Spec.Containers[kind.framework.main(pod.Spec.Containers)].Name
 }
 
 // trainingRole validates the next role of a training job.

@@ -4,7 +4,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"tensorstack.dev/batch/internal/engine"
+	"tensorstack.dev/batch/internal/kinds"
 )
+
+// End returns how a pod ended, by the rules of its kind of job.
+func End(p *corev1.Pod) engine.PodEnd { return engine.EndOf(p, kinds.MainContainer(p)) }
 
 // Stopped reports whether a pod that has ended was ended by its deletion, for example because its job was paused, and
 // not by itself. A pod that had ended when somebody deleted it has no grace period; nor has any pod once its kubelet
@@ -14,12 +20,7 @@ func Stopped(p *corev1.Pod) bool {
 	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0 {
 		return false
 	}
-	var first time.Time
-	for i := range p.Status.ContainerStatuses {
-		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil && (first.IsZero() || t.FinishedAt.Time.Before(first)) {
-			first = t.FinishedAt.Time
-		}
-	}
+	finished := End(p).Finished
 	asked := p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
-	return !first.IsZero() && !first.Before(asked)
+	return !finished.IsZero() && !finished.Before(asked)
 }

@@ -124,7 +124,7 @@ func (t *tx) lost(uid string, at time.Time) {
 	}
 	var a archive.Attempt
 	a.MarkDeleted(&p, moment(min(end, milli(at))), false)
-	t.exec(`UPDATE attempts SET outcome = ?, ended = ?, cause = ? WHERE uid = ?`, string(a.Outcome), milli(a.Ended), text(a.Cause), uid)
+	t.exec(`UPDATE attempts SET outcome = ?, ended = ?, exit_code = ?, cause = ? WHERE uid = ?`, string(a.Outcome), milli(a.Ended), a.ExitCode, text(a.Cause), uid)
 }
 
 // log stores the log of a container, and drops the oldest logs of the job if the job's logs are larger than bound.

@@ -156,14 +156,14 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-// slimPod drops all fields of a pod's spec except resource requests, the node and scheduler, and container names, and
-// all annotations except the requesting user.
+// slimPod drops all fields of a pod's spec except resource requests, the node and scheduler, the deadline, and container
+// names, and all annotations except the requesting user.
 func slimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
 		return o, nil
 	}
-	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Overhead: p.Spec.Overhead,
+	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Overhead: p.Spec.Overhead, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds,
 		Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers)}
 	var by map[string]string
 	if user, ok := p.Annotations[scheduling.AnnotationRequestedBy]; ok {

@@ -107,10 +107,7 @@ func (p *logPod) ended() bool {
 	return p.state().Terminated != nil || p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
-func (p *logPod) failed() bool {
-	t := p.state().Terminated
-	return t != nil && t.ExitCode != 0 || p.pod.Status.Phase == corev1.PodFailed
-}
+func (p *logPod) failed() bool { return observed.End(p.pod).Failed }
 
 // source returns the LogSource of the log. It names the replica if the page shows several replicas.
 func (p *logPod) source(several bool) *view.LogSource {

@@ -128,7 +128,11 @@ func attemptOf(p *corev1.Pod) attempt {
 			a.scheduled = c.LastTransitionTime.Time
 		}
 	}
-	var code *int32
+	for i := range p.Status.InitContainerStatuses {
+		if t := p.Status.InitContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(a.over) {
+			a.over = t.FinishedAt.Time
+		}
+	}
 	for i := range p.Status.ContainerStatuses {
 		s := &p.Status.ContainerStatuses[i].State
 		switch {
@@ -139,40 +143,40 @@ func attemptOf(p *corev1.Pod) attempt {
 			if s.Terminated.FinishedAt.After(a.over) {
 				a.over = s.Terminated.FinishedAt.Time
 			}
-			if c := s.Terminated.ExitCode; c != 0 && code == nil {
-				code = &c
-			}
 		}
 	}
-	a.finish(p, code)
+	a.finish(p)
 	return a
 }
 
 // finish sets the end of the attempt of a pod.
-func (a *attempt) finish(p *corev1.Pod, code *int32) {
-	disrupted := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
+func (a *attempt) finish(p *corev1.Pod) {
+	end := observed.End(p)
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	taken := !over || observed.Stopped(p)
 	switch {
 	case !over && p.DeletionTimestamp == nil:
 		a.over = time.Time{} // other containers are still running
 		return
-	case disrupted && (taken || p.Status.Phase == corev1.PodFailed):
+	case end.Disrupted || !over && disrupted(p):
 		a.end, a.detail = stateEvicted, "evicted"
-	case taken:
+	case !end.Succeeded && !end.Failed || observed.Stopped(p):
 		a.end, a.detail = stateStopped, "stopped"
-	case p.Status.Phase == corev1.PodSucceeded:
+	case end.Succeeded:
 		a.end, a.detail = stateSucceeded, "succeeded"
-	case code != nil:
-		a.end, a.detail = stateFailed, fmt.Sprintf("exit code %d", *code)
+	case end.ExitCode != nil && *end.ExitCode != 0:
+		a.end, a.detail = stateFailed, fmt.Sprintf("exit code %d", *end.ExitCode)
 	default:
-		a.end, a.detail = stateFailed, cmp.Or(p.Status.Reason, "failed")
+		a.end, a.detail = stateFailed, cmp.Or(end.Reason, "failed")
 	}
 	if a.over.IsZero() {
 		a.over = deletedAt(p)
 	}
+}
+
+func disrupted(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
 }
 
 // deletedAt returns when the deletion of a pod was requested; its creation time if it was not.

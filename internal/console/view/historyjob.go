@@ -153,7 +153,7 @@ func endText(r *archive.Attempt) string {
 	switch {
 	case r.Outcome == archive.Lost:
 		return "ended unseen"
-	case r.Outcome == archive.Failed && r.ExitCode != nil:
+	case r.Outcome == archive.Failed && r.ExitCode != nil && *r.ExitCode != 0:
 		return fmt.Sprintf("exit code %d", *r.ExitCode)
 	case r.Outcome == archive.Failed:
 		return cmp.Or(r.Cause, "failed")

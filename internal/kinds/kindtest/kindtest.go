@@ -223,6 +223,13 @@ func sane(t testing.TB, job *engine.Job) {
 		if r.Main < 0 || r.Main >= len(r.Template.Spec.Containers) {
 			t.Errorf("role %s: no main container %d", r.Type, r.Main)
 		}
+		decides := ""
+		if r.MainDecides {
+			decides = r.Template.Spec.Containers[r.Main].Name
+		}
+		if got := kinds.MainContainer(job.Pod(engine.NewPod{Member: engine.Member{Role: i}})); got != decides {
+			t.Errorf("role %s: container %q decides by the pod, and %q by the job", r.Type, got, decides)
+		}
 		if len(r.Debug.Command) == 0 {
 			t.Errorf("role %s has no debug command", r.Type)
 		}
