@@ -107,7 +107,7 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 			p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = stamp(5)
 			deleted(8, 30)(p)
 		}), outcome: Stopped, code: code(143), end: at(9)},
-		{name: "its init container failed", pod: pod(initFailed), outcome: Failed, cause: "Error", code: code(4), end: at(2)},
+		{name: "its init container failed", pod: pod(initFailed), outcome: Failed, cause: "init container setup", code: code(4), end: at(2)},
 	} {
 		a, err := AttemptOf(tc.pod)
 		if err != nil {

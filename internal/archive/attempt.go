@@ -125,7 +125,7 @@ func (a *Attempt) settle(p *corev1.Pod) {
 	case end.Succeeded:
 		a.Outcome = Succeeded
 	default:
-		a.Outcome, a.Cause = Failed, end.Reason
+		a.Outcome, a.Cause = Failed, end.Cause()
 	}
 }
 

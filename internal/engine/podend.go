@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +16,23 @@ type PodEnd struct {
 	// Container is the container that ExitCode comes from. Without such a container, it is empty and ExitCode is nil.
 	Container string
 	ExitCode  *int32
+	// Init is true if Container is an init container that failed, so that the regular containers did not start.
+	Init bool
 	// Reason is the reason of the end, for example OOMKilled or PreemptionByScheduler; empty if there is none.
 	Reason string
 	// Finished is when the last of the containers that count ended; zero if it is not known.
 	Finished time.Time
+}
+
+// Cause returns the reason of the end, and names the init container that failed if there is one.
+func (e *PodEnd) Cause() string {
+	switch {
+	case !e.Init || e.Disrupted:
+		return e.Reason
+	case e.Reason == "" || e.Reason == "Error":
+		return "init container " + e.Container
+	}
+	return "init container " + e.Container + ": " + e.Reason
 }
 
 // EndOf returns how a pod ended, whether or not it is being deleted. main is the name of the container whose end alone
@@ -34,6 +48,7 @@ func EndOf(pod *corev1.Pod, main string) PodEnd {
 	name, t := x.decidingEnd(pod)
 	if t != nil {
 		end.Container, end.Reason = name, cmp.Or(end.Reason, t.Reason)
+		end.Init = t.ExitCode != 0 && slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == name })
 	}
 	if end.Disrupted {
 		end.Reason = cmp.Or(disruptionReason(pod), end.Reason)

@@ -56,6 +56,7 @@ func TestCLIWorksWithRunningPods(t *testing.T) {
 	for name, test := range map[string]func(*world){
 		"the last lines of failed replicas":    testLastLines,
 		"the last lines of a pod that is gone": testArchivedLines,
+		"a failed init container":              testInitLines,
 		"run shows output":                     testRunOutput,
 		"run shows output on a terminal":       testRunOutputOnTerminal,
 		"logs":                                 testLogs,
@@ -116,6 +117,32 @@ func testArchivedLines(w *world) {
 	w.Await("the other replica takes an order", func() error { return g.Order("1", 3) })
 	out, _ := run.ends(1)
 	w.contains("run", out, "worker-0 failed: exit code 3\n  its pod is gone; from the archive:\n  | rank 0 line 11\n", "  | rank 0 line 20\n", "  | rank 1 line 20\n")
+}
+
+// testInitLines verifies that the output of a failed init container is shown as that of its replica.
+func testInitLines(w *world) {
+	text := strings.Replace(script("setup", 1, 0, "exit 0"), "          containers:", `          initContainers:
+            - name: fetch
+              image: none
+              command: [sh, -c, "echo no data; exit 4"]
+          containers:`, 1)
+	run := w.start(text, "run", "-f", "-")
+	out, errOut := run.ends(1)
+	w.contains("run", out, "worker-0 failed: exit code 4, init container fetch\n  | no data\n")
+	w.contains("run", out+errOut, "attempt 1: its init container fetch ended with exit code 4")
+	call := w.start("", "logs", "setup")
+	out, errOut = call.ends(0)
+	w.contains("logs", out+errOut, "its init container fetch failed", "no data")
+	w.Await("the archive has the log", func() error {
+		call := w.start("", "history", "logs", "setup")
+		if <-call.code != 0 || !strings.Contains(call.out.String(), "no data") {
+			return errors.New(call.out.String() + call.err.String())
+		}
+		return nil
+	})
+	call = w.start("", "history", "describe", "setup")
+	out, _ = call.ends(0)
+	w.contains("history", out, "Failed, exit code 4, init container fetch")
 }
 
 // gated returns a job of one replica whose attempts each print a line, wait for the gate, and print another line. Only

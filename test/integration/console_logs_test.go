@@ -28,6 +28,8 @@ type talkers struct {
 	*kubelet.Logs
 	node string
 	job  *batch.GenericJob
+	// init are the init containers of the pods.
+	init []corev1.Container
 	// begin is the time of the first line.
 	begin time.Time
 }
@@ -53,7 +55,7 @@ func (t *talkers) start(rank, attempt int) *corev1.Pod {
 func (t *talkers) create(rank, attempt int) *corev1.Pod {
 	t.Helper()
 	spec := jobs.Role("w", 1, kubelet.Run).Template.Spec
-	spec.NodeSelector = map[string]string{kubelet.NodeKey: t.node}
+	spec.NodeSelector, spec.InitContainers = map[string]string{kubelet.NodeKey: t.node}, t.init
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-w-%d", t.job.Name, rank), Labels: map[string]string{
 		batch.LabelJobName: t.job.Name, batch.LabelJobKind: "GenericJob", batch.LabelReplicaType: "w", batch.LabelReplicaRank: strconv.Itoa(rank), batch.LabelReplicaAttempt: strconv.Itoa(attempt)},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: batch.GroupVersion.String(), Kind: "GenericJob", Name: t.job.Name, UID: t.job.UID, Controller: new(true)}}}, Spec: spec}
@@ -279,6 +281,36 @@ func TestConsoleFollowsManyAttempts(t *testing.T) {
 	w.Must(w.Client.Delete(t.Context(), job.job))
 	w.ends("the stream of a job that is deleted", ended)
 	w.contains("what is sent", pushed.String(), "the job was deleted")
+}
+
+// TestConsoleShowsTheLogOfAFailedInitContainer verifies that the log of a replica that never started is that of the init
+// container that failed.
+func TestConsoleShowsTheLogOfAFailedInitContainer(t *testing.T) {
+	w := newWorld(t)
+	job := w.startTalkers("setup", 1)
+	job.init = []corev1.Container{{Name: "fetch", Image: "example.org/none"}}
+	viewer := w.person(w.startConsole(), "viewer", append(slices.Clone(look), readLogs)...)
+	job.start(0, 0)
+	w.Await("the init container has failed", func() error {
+		p := &corev1.Pod{}
+		if err := w.Get("setup-w-0", p); err != nil {
+			return err
+		}
+		now := metav1.Now()
+		p.Status.Phase = corev1.PodFailed
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 4, Reason: "Error", StartedAt: now, FinishedAt: now}}}}
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+		_, err := w.Core.CoreV1().Pods(w.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{})
+		return err
+	})
+	job.says(0, 0, "no data")
+	job.End(w.Namespace, "setup-w-0")
+	viewer.awaitPods(job.path("?state=failed"), "w-0/fetch")
+	pushed, _ := viewer.listen(job.path("/stream"))
+	if all, _ := w.awaitLines(pushed, 1); all[0].Replica != "w-0/fetch" || all[0].Text != "no data" {
+		t.Errorf("the stream sends %+v", all)
+	}
 }
 
 // TestConsoleShowsLogsBesideASilentNode verifies that a node that does not answer delays only the logs of its own pods.

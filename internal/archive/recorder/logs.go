@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"tensorstack.dev/batch/internal/archive"
+	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/podlog"
 )
 
@@ -58,15 +59,25 @@ func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt)
 		return
 	}
 	defer func() { <-l.slots }()
-	statuses := p.Status.ContainerStatuses
-	for i := range statuses {
-		if statuses[i].State.Running == nil && statuses[i].State.Terminated == nil {
-			continue // it has not started
-		}
-		if err := l.container(ctx, p, a, statuses[i].Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsBadRequest(err) {
-			klog.FromContext(ctx).V(2).Info("Cannot read the log of a pod", "pod", klog.KObj(p), "container", statuses[i].Name, "problem", err)
+	for _, name := range withLogs(p) {
+		if err := l.container(ctx, p, a, name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsBadRequest(err) {
+			klog.FromContext(ctx).V(2).Info("Cannot read the log of a pod", "pod", klog.KObj(p), "container", name, "problem", err)
 		}
 	}
+}
+
+// withLogs returns the names of the containers whose logs are kept: those that have started, and an init container
+// whose failure kept them from starting.
+func withLogs(p *corev1.Pod) (names []string) {
+	if end := observed.End(p); end.Init {
+		names = append(names, end.Container)
+	}
+	for i := range p.Status.ContainerStatuses {
+		if c := &p.Status.ContainerStatuses[i]; c.State.Running != nil || c.State.Terminated != nil {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 func (l *logReader) begin(a *archive.Attempt) bool {

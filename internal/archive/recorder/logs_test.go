@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"tensorstack.dev/batch/internal/archive"
 )
 
@@ -55,6 +57,23 @@ func TestLogOfTheNextAttemptIsNotTaken(t *testing.T) {
 		}
 		if t9.later(&archive.Attempt{}) {
 			t.Errorf("a log of a running attempt counts as that of another")
+		}
+	}
+}
+
+// TestContainersWithLogs verifies whose logs are kept: containers that have started, and an init container that failed.
+func TestContainersWithLogs(t *testing.T) {
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+	running, waiting := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, corev1.ContainerState{}
+	for want, states := range map[string][3]corev1.ContainerState{
+		"main proxy": {ended(0), ended(1), running}, "setup": {ended(4), waiting, waiting}, "": {running, waiting, waiting},
+	} {
+		p := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "setup", State: states[0]}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: states[1]}, {Name: "proxy", State: states[2]}}}}
+		if got := strings.Join(withLogs(p), " "); got != want {
+			t.Errorf("the logs of %q are kept, want %q", got, want)
 		}
 	}
 }

@@ -58,7 +58,7 @@ the cluster still has the events of the job (usually for one hour).`,
 	f.BoolVarP(&o.watch, "follow", "f", false, "Continue with new output, across restarts, until the job has ended")
 	f.StringVar(&o.Role, "role", "", "Print only the replicas of this role")
 	f.StringSliceVar(&o.Ranks, "rank", nil, "Print only the replicas of these ranks, such as 0 or 0-3,7")
-	f.StringVarP(&o.Container, "container", "c", "", "Container; by default the main one")
+	f.StringVarP(&o.Container, "container", "c", "", "Container; by default the main one, or an init container that failed")
 	f.Int64Var(&o.tail, "tail", -1, "Print only this number of last lines of each replica; -1 prints all")
 	f.DurationVar(&o.since, "since", 0, "Print only lines that are younger than this, such as 5m")
 	f.BoolVar(&o.timestamps, "timestamps", false, "Begin each line with its time")
@@ -143,6 +143,9 @@ func (l *printer) print(ctx context.Context) error {
 			return ctx.Err()
 		}
 		got := <-turn
+		if p.Container == output.Init(p.Pod) {
+			l.Remark(p.Replica, "its init container "+p.Container+" failed")
+		}
 		reader := podlog.Reader{Emit: l.emitter(p.Replica), Open: func(context.Context, *corev1.PodLogOptions) (io.ReadCloser, error) {
 			return got.stream, got.err
 		}}

@@ -12,6 +12,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/cli/selection"
+	"tensorstack.dev/batch/internal/observed"
 	"tensorstack.dev/batch/internal/podlog"
 )
 
@@ -32,6 +33,14 @@ func PodOf(s *selection.Selection, p *corev1.Pod) *Pod {
 	}
 	attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
 	return &Pod{Pod: p, Replica: r, Container: container, Attempt: attempt}
+}
+
+// Init returns the name of the init container whose failure kept the replica from starting; empty if there is none.
+func Init(p *corev1.Pod) string {
+	if end := observed.End(p); end.Init {
+		return end.Container
+	}
+	return ""
 }
 
 // Open returns a function that requests the pod's log.

@@ -48,6 +48,8 @@ type stream struct {
 	cancel context.CancelFunc
 	// exit is the final state of the container; nil until the container has terminated.
 	exit *corev1.ContainerStateTerminated
+	// init is true if the container is an init container that failed.
+	init bool
 }
 
 // Remark emits a line about the output of a replica.
@@ -97,7 +99,7 @@ func (f *Streamer) takePod(ctx context.Context, pod *corev1.Pod, gone bool) {
 	}
 	if t := kit.ContainerState(pod, p.Container).Terminated; t != nil {
 		if !p.closed { // once closed, only the reading goroutine accesses exit
-			p.exit = t
+			p.exit, p.init = t, p.Container == Init(pod)
 		}
 		p.end()
 	}
@@ -154,7 +156,11 @@ func (f *Streamer) start(ctx context.Context, p *stream) {
 		if why := engine.StartFailure(p.exit); why != "" {
 			how = "ended: its command cannot be started: " + why
 		}
-		f.Remark(p.Replica, fmt.Sprintf("attempt %d %s", p.Attempt+1, how))
+		what := fmt.Sprintf("attempt %d", p.Attempt+1)
+		if p.init {
+			what += ": its init container " + p.Container
+		}
+		f.Remark(p.Replica, what+" "+how)
 	})
 }
 

@@ -3,6 +3,7 @@ package progress
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,12 +37,7 @@ func (d *display) archived(ctx context.Context, j *kit.Job, replica, container s
 	if err != nil {
 		return nil
 	}
-	var last *archive.LogText
-	for i := range list.Logs {
-		if l := &list.Logs[i]; l.Container == container && l.Text != "" && (last == nil || l.Attempt > last.Attempt) {
-			last = l
-		}
-	}
+	last := lastLog(list.Logs, append(initContainers(j, replica), container))
 	if last == nil {
 		return nil
 	}
@@ -54,4 +50,35 @@ func (d *display) archived(ctx context.Context, j *kit.Job, replica, container s
 		}
 	}
 	return lines
+}
+
+// lastLog returns the log of the last attempt of a replica. containers are the names of the init containers and, last,
+// of the main container. The archive has the log of an init container only if it failed, and then no other log of the
+// attempt.
+func lastLog(logs []archive.LogText, containers []string) *archive.LogText {
+	var last *archive.LogText
+	for i := range logs {
+		if l := &logs[i]; l.Text != "" && slices.Contains(containers, l.Container) && (last == nil || l.Attempt > last.Attempt) {
+			last = l
+		}
+	}
+	return last
+}
+
+// initContainers returns the names of the init containers of a replica; none if the spec is invalid.
+func initContainers(j *kit.Job, replica string) (names []string) {
+	normal, err := j.Normal()
+	if err != nil {
+		return nil
+	}
+	for i := range normal.Roles {
+		r := &normal.Roles[i]
+		if replica[:strings.LastIndexByte(replica, '-')] != r.Type {
+			continue
+		}
+		for _, c := range r.Template.Spec.InitContainers {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }

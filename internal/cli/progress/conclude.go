@@ -78,16 +78,19 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()
 	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, observed.RankOf(r.Name)))
-	container := mainContainer(j, role)
+	container, detail := mainContainer(j, role), view.Failure(r)
 	// The error is ignored: a user without the right to read pods may still have the right to read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
+		if end := observed.End(pod); end.Init {
+			container, detail = end.Container, fmt.Sprintf("failed: exit code %d, %s", *end.ExitCode, end.Cause())
+		}
 		if why := engine.StartFailure(kit.ContainerState(pod, container).Terminated); why != "" {
 			fmt.Fprintf(d.Out, "\n%s failed: its command could not be started:\n", name)
 			d.printWrapped("  ", "%s", why)
 			return
 		}
 	}
-	fmt.Fprintf(d.Out, "\n%s %s\n", name, view.Failure(r))
+	fmt.Fprintf(d.Out, "\n%s %s\n", name, detail)
 	if d.options.Logs != NoLogs {
 		d.tail(ctx, j, role, container, r)
 	}

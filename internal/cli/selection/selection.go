@@ -11,6 +11,7 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/cli/kit"
+	"tensorstack.dev/batch/internal/observed"
 )
 
 // Replica is a selected replica.
@@ -50,6 +51,8 @@ type Role struct {
 	// ranks are the selected ranks; nil means all.
 	ranks     []int
 	Container string
+	// chosen is true if the user has named the container.
+	chosen bool
 }
 
 // New returns the selection of replicas of a job that the flags describe.
@@ -75,7 +78,7 @@ func New(j *kit.Job, o Options) (*Selection, error) {
 			} else if err := hasContainer(&r.Template.Spec, container); err != nil {
 				return nil, fmt.Errorf("role %q has %w", r.Type, err)
 			}
-			s.Roles = append(s.Roles, Role{r.Type, r.Replicas, first, ranks, container})
+			s.Roles = append(s.Roles, Role{r.Type, r.Replicas, first, ranks, container, o.Container != ""})
 			s.Width = max(s.Width, len(r.Type)+1+len(strconv.Itoa(r.Replicas-1)))
 			most = max(most, r.Replicas)
 		}
@@ -127,7 +130,8 @@ func parseRanks(list []string) ([]int, error) {
 	return ranks, nil
 }
 
-// Find returns the selected replica and container of a pod. selected is false for any other pod.
+// Find returns the selected replica and container of a pod. selected is false for any other pod. If an init container
+// failed, it is the container, unless the user has named another one.
 func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected bool) {
 	rank, err := strconv.Atoi(p.Labels[batch.LabelReplicaRank])
 	if err != nil {
@@ -135,7 +139,11 @@ func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected b
 	}
 	for _, role := range s.Roles {
 		if role.Name == p.Labels[batch.LabelReplicaType] && role.has(rank) {
-			return Replica{role.Name, rank, role.first + rank}, role.Container, true
+			container = role.Container
+			if end := observed.End(p); end.Init && !role.chosen {
+				container = end.Container
+			}
+			return Replica{role.Name, rank, role.first + rank}, container, true
 		}
 	}
 	return Replica{}, "", false

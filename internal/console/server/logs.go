@@ -37,6 +37,8 @@ type logPod struct {
 	replica        string
 	index, attempt int
 	container      string
+	// init is true if container is an init container that failed, so that the main container has no log.
+	init bool
 }
 
 // replicasOf returns the names of a job's replicas, sorted by role and rank, and the main container of each role.
@@ -67,8 +69,11 @@ func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 		role := p.Labels[batch.LabelReplicaType]
 		rank, _ := strconv.Atoi(p.Labels[batch.LabelReplicaRank]) // the operator writes both numbers
 		attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
-		l := logPod{p, role + "-" + strconv.Itoa(rank), 0, attempt, containers[role]}
+		l := logPod{pod: p, replica: role + "-" + strconv.Itoa(rank), attempt: attempt, container: containers[role]}
 		l.index = index[l.replica]
+		if end := observed.End(p); end.Init {
+			l.container, l.init = end.Container, true
+		}
 		if l.container != "" && l.begun() && f.Selects(role, rank, l.failed(), !l.ended()) {
 			all = append(all, l)
 		}
@@ -92,8 +97,8 @@ func failedFirst(all []logPod) {
 
 // state returns the state of the container whose log is read.
 func (p *logPod) state() corev1.ContainerState {
-	for i := range p.pod.Status.ContainerStatuses {
-		if c := &p.pod.Status.ContainerStatuses[i]; c.Name == p.container {
+	for _, c := range slices.Concat(p.pod.Status.InitContainerStatuses, p.pod.Status.ContainerStatuses) {
+		if c.Name == p.container {
 			return c.State
 		}
 	}
@@ -109,13 +114,22 @@ func (p *logPod) ended() bool {
 
 func (p *logPod) failed() bool { return observed.End(p.pod).Failed }
 
-// source returns the LogSource of the log. It names the replica if the page shows several replicas.
+// source returns the LogSource of the log. It names the replica if the page shows several replicas, and an init
+// container that failed.
 func (p *logPod) source(several bool) *view.LogSource {
 	s := &view.LogSource{Colour: view.ColourOf(p.index)}
-	if several {
-		s.Replica = p.replica
+	if several || p.init {
+		s.Replica = p.name()
 	}
 	return s
+}
+
+// name returns the name of the log: that of the replica, and of an init container that failed.
+func (p *logPod) name() string {
+	if p.init {
+		return p.replica + "/" + p.container
+	}
+	return p.replica
 }
 
 func (s *visit) open(p *logPod) podlog.Opener {
@@ -233,10 +247,10 @@ func (s *visit) logDownload(w http.ResponseWriter, r *http.Request) {
 	for i := range pods {
 		p := &pods[i]
 		reader := podlog.Reader{Open: s.open(p), Emit: func(l podlog.Line) {
-			_, _ = fmt.Fprintf(w, "%s %s %s\n", l.Time.UTC().Format(time.RFC3339Nano), p.replica, l.Text)
+			_, _ = fmt.Fprintf(w, "%s %s %s\n", l.Time.UTC().Format(time.RFC3339Nano), p.name(), l.Text)
 		}}
 		if err := reader.Once(r.Context()); err != nil {
-			_, _ = fmt.Fprintf(w, "--- %s: %s ---\n", p.replica, complaint(err))
+			_, _ = fmt.Fprintf(w, "--- %s: %s ---\n", p.name(), complaint(err))
 		}
 	}
 }

@@ -163,14 +163,24 @@ func (a *attempt) finish(p *corev1.Pod) {
 		a.end, a.detail = stateStopped, "stopped"
 	case end.Succeeded:
 		a.end, a.detail = stateSucceeded, "succeeded"
-	case end.ExitCode != nil && *end.ExitCode != 0:
-		a.end, a.detail = stateFailed, fmt.Sprintf("exit code %d", *end.ExitCode)
 	default:
-		a.end, a.detail = stateFailed, cmp.Or(end.Reason, "failed")
+		a.end, a.detail = stateFailed, failureText(end.ExitCode, end.Cause())
 	}
 	if a.over.IsZero() {
 		a.over = deletedAt(p)
 	}
+}
+
+// failureText describes a failure by its exit code and its cause.
+func failureText(code *int32, cause string) string {
+	cause = observed.OneLine(cause)
+	switch {
+	case code == nil || *code == 0:
+		return cmp.Or(cause, "failed")
+	case cause == "" || cause == "Error":
+		return fmt.Sprintf("exit code %d", *code)
+	}
+	return fmt.Sprintf("exit code %d, %s", *code, cause)
 }
 
 func disrupted(p *corev1.Pod) bool {

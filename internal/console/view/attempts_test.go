@@ -28,7 +28,7 @@ func TestPodAndArchiveShowTheSameEnd(t *testing.T) {
 		{name: "the sidecar was stopped after a success", kind: training, reason: "DeadlineExceeded", main: exited(0, 5), sidecar: exited(137, 6), init: exited(0, 1), want: "succeeded: succeeded"},
 		{name: "the sidecar was stopped after a failure", kind: training, reason: "DeadlineExceeded", main: exited(3, 5), sidecar: exited(137, 6), init: exited(0, 1), want: "failed: exit code 3"},
 		{name: "all containers count", kind: generic, main: exited(0, 5), sidecar: exited(7, 6), init: exited(0, 1), want: "failed: exit code 7"},
-		{name: "an init container failed", kind: training, main: waiting, sidecar: waiting, init: exited(4, 2), want: "failed: exit code 4"},
+		{name: "an init container failed", kind: training, main: waiting, sidecar: waiting, init: exited(4, 2), want: "failed: exit code 4, init container setup"},
 		{name: "a success before an eviction", kind: training, main: exited(0, 5), sidecar: exited(137, 6), init: exited(0, 1), disrupted: true, want: "succeeded: succeeded"},
 		{name: "a failure at an eviction", kind: training, main: exited(137, 6), sidecar: exited(137, 6), init: exited(0, 1), disrupted: true, want: "evicted: evicted"},
 		{name: "the limit of its storage", kind: training, reason: "Evicted", main: exited(0, 5), sidecar: exited(0, 5), init: exited(0, 1), want: "failed: Evicted"},

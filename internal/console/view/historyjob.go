@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -150,13 +149,11 @@ func attemptOfArchive(r *archive.Attempt) attempt {
 
 // endText describes the end of an attempt in a few words.
 func endText(r *archive.Attempt) string {
-	switch {
-	case r.Outcome == archive.Lost:
+	switch r.Outcome {
+	case archive.Lost:
 		return "ended unseen"
-	case r.Outcome == archive.Failed && r.ExitCode != nil && *r.ExitCode != 0:
-		return fmt.Sprintf("exit code %d", *r.ExitCode)
-	case r.Outcome == archive.Failed:
-		return cmp.Or(r.Cause, "failed")
+	case archive.Failed:
+		return failureText(r.ExitCode, r.Cause)
 	}
 	return strings.ToLower(string(r.Outcome))
 }
@@ -170,7 +167,7 @@ func attemptRow(path string, r *archive.Attempt) AttemptRow {
 	if r.Outcome == "" {
 		row.End = "lasts"
 	}
-	if cause := observed.OneLine(r.Cause); cause != "" && cause != "Error" && cause != row.End {
+	if cause := observed.OneLine(r.Cause); cause != "" && r.Outcome != archive.Failed {
 		row.End += ", " + cause
 	}
 	if !r.Started.IsZero() && !r.Ended.IsZero() {
