@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // The types below are the responses of the API; see package web.
@@ -58,9 +59,12 @@ type LogList struct {
 
 // LogText is the end of the log of a container of an attempt.
 type LogText struct {
-	Role string `json:"role"`
-	Rank int    `json:"rank"`
-	// Attempt counts from 0, as Attempt.Number does.
+	// UID is the UID of the attempt, and Created the time at which its pod was created.
+	UID     string    `json:"uid"`
+	Created time.Time `json:"created"`
+	Role    string    `json:"role"`
+	Rank    int       `json:"rank"`
+	// Attempt counts from 0, as Attempt.Number does. A replica that was scaled away and back counts from 0 again.
 	Attempt   int    `json:"attempt"`
 	Container string `json:"container"`
 	// Cut is true if the beginning of the log is missing.

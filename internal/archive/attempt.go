@@ -39,7 +39,8 @@ type Attempt struct {
 	Replica string `json:"replica"`
 	Role    string `json:"role"`
 	Rank    int    `json:"rank"`
-	// Number counts the attempts of a replica from 0, as the label of the pod does. Users see its Ordinal.
+	// Number counts the attempts of a replica from 0, as the label of the pod does. It starts again when the replica is
+	// scaled away and back. Users see its Ordinal.
 	Number    int       `json:"attempt"`
 	Node      string    `json:"node,omitempty"`
 	Created   time.Time `json:"created"`

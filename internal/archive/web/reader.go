@@ -177,7 +177,7 @@ func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogLis
 			continue
 		}
 		for _, l := range byAttempt[x.UID] {
-			answer.Logs = append(answer.Logs, archive.LogText{Role: x.Role, Rank: x.Rank, Attempt: x.Number, Container: l.Container, Cut: l.Cut,
+			answer.Logs = append(answer.Logs, archive.LogText{UID: x.UID, Created: x.Created, Role: x.Role, Rank: x.Rank, Attempt: x.Number, Container: l.Container, Cut: l.Cut,
 				Text: strings.ToValidUTF8(string(l.Text), "\uFFFD")})
 		}
 	}

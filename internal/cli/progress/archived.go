@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,13 +53,18 @@ func (d *display) archived(ctx context.Context, j *kit.Job, replica, container s
 	return lines
 }
 
-// lastLog returns the log of the last attempt of a replica. containers are the names of the init containers and, last,
+// lastLog returns the log of the last attempt of a replica, which is that of its newest pod: the numbers of attempts
+// start again when a replica is scaled away and back. containers are the names of the init containers and, last,
 // of the main container. The archive has the log of an init container only if it failed, and then no other log of the
 // attempt.
 func lastLog(logs []archive.LogText, containers []string) *archive.LogText {
 	var last *archive.LogText
 	for i := range logs {
-		if l := &logs[i]; l.Text != "" && slices.Contains(containers, l.Container) && (last == nil || l.Attempt > last.Attempt) {
+		l := &logs[i]
+		if l.Text == "" || !slices.Contains(containers, l.Container) {
+			continue
+		}
+		if last == nil || cmp.Or(l.Created.Compare(last.Created), cmp.Compare(l.Attempt, last.Attempt)) > 0 {
 			last = l
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"tensorstack.dev/batch/internal/archive"
 	"tensorstack.dev/batch/internal/cli/kit"
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 	"tensorstack.dev/batch/internal/observed"
@@ -38,5 +40,27 @@ func TestInterruptAtTheEndReportsTheResult(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "genericjob/mnist Succeeded") || strings.Contains(out.String(), "Stopped following") {
 		t.Errorf("it wrote:\n%s", &out)
+	}
+}
+
+// TestLastLog verifies that the last log of a replica is that of its newest pod with output.
+func TestLastLog(t *testing.T) {
+	log := func(created, attempt int, container, text string) archive.LogText {
+		return archive.LogText{Created: time.Unix(int64(created), 0), Attempt: attempt, Container: container, Text: text}
+	}
+	for want, logs := range map[string][]archive.LogText{
+		"":               {log(1, 0, "main", ""), log(2, 1, "sidecar", "noise")},
+		"second":         {log(1, 0, "main", "first"), log(2, 1, "main", "second"), log(2, 1, "sidecar", "noise"), log(3, 2, "main", "")},
+		"scaled back":    {log(5, 0, "main", "scaled back"), log(1, 0, "main", "first"), log(2, 1, "main", "second")},
+		"init":           {log(1, 0, "main", "first"), log(2, 1, "fetch", "init")},
+		"by its numbers": {log(0, 1, "main", "by its numbers"), log(0, 0, "main", "first")},
+	} {
+		got := ""
+		if l := lastLog(logs, []string{"fetch", "main"}); l != nil {
+			got = l.Text
+		}
+		if got != want {
+			t.Errorf("the last log is %q, want %q", got, want)
+		}
 	}
 }

@@ -55,7 +55,7 @@ func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 		"history": list, "history empty": &view.HistoryPage{Tabs: []view.Link{{Text: text, Href: "/history"}}}, "history none": &view.HistoryPage{Filter: view.HistoryFilter{Text: text}},
 		"history-job": attempts, "history-job empty": empty,
 		"history-logs": &view.HistoryLogsPage{JobRow: r, LogView: view.LogView{Command: text, State: text, Stream: "/history/uid/logs/stream",
-			Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}}, Replicas: []string{text}, Replica: text, Attempts: []int{1, 2}, Attempt: 2, Live: "/jobs/ns/genericjob/mnist/logs"},
+			Lines: []view.LogLine{{Replica: text, Text: text, Error: true}}}, Replicas: []string{text}, ArchivedLogs: view.ArchivedLogs{Replica: text, Attempt: 2, Pod: text}, Attempts: []int{1, 2}, Live: "/jobs/ns/genericjob/mnist/logs"},
 		"history-usage": &view.UsagePage{Bys: []view.Link{{Text: "by queue", Href: "/history/usage", Current: true}}, Spans: []view.Link{{Text: "7 days", Href: "/history/usage?from=2026-01-01"}}, By: text,
 			Filter: view.UsageFilter{By: "queue", Namespace: text, From: text}, Resources: []string{text}, Resource: text, Unit: text, Total: "31", CSV: "/history/usage.csv", Problem: text,
 			Bars: []view.UsageBar{{X: 1, W: 2, Parts: []view.UsagePart{{Y: 40, H: 60, Title: text}}}}, Ticks: []view.Tick{{X: 2, Text: "1 Jan"}}, Lines: []view.UsageTick{{Y: 50, Text: "20"}},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -156,13 +155,13 @@ func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// logsOf returns the logs that a request selects, and the selected replica and attempt.
-func logsOf(h History, r *http.Request) (list *archive.LogList, replica string, attempt int, err error) {
+// logsOf returns the logs of the replica that a request selects, and its selection.
+func logsOf(h History, r *http.Request) (list *archive.LogList, selected view.ArchivedLogs, err error) {
 	q := r.URL.Query()
-	replica = q.Get("replica")
-	attempt, _ = strconv.Atoi(q.Get("attempt")) // any other value selects all attempts
-	list, err = h.Logs(r.Context(), r.PathValue("uid"), replica)
-	return list, replica, max(0, attempt), err
+	attempt, _ := strconv.Atoi(q.Get("attempt")) // any other value selects all attempts
+	selected = view.ArchivedLogs{Replica: q.Get("replica"), Attempt: max(0, attempt), Pod: q.Get("pod")}
+	list, err = h.Logs(r.Context(), r.PathValue("uid"), selected.Replica)
+	return list, selected, err
 }
 
 func (s *visit) historyLogs(h History, w http.ResponseWriter, r *http.Request) error {
@@ -170,13 +169,13 @@ func (s *visit) historyLogs(h History, w http.ResponseWriter, r *http.Request) e
 	if err != nil {
 		return err
 	}
-	list, replica, attempt, err := logsOf(h, r)
+	list, selected, err := logsOf(h, r)
 	if err != nil {
 		return err
 	}
-	p := view.HistoryLogs(j, list, replica, attempt)
+	p := view.HistoryLogs(j, list, selected)
 	p.Times = r.URL.Query().Get("times") == "1"
-	v := url.Values{"replica": {replica}, "attempt": {strconv.Itoa(attempt)}}.Encode()
+	v := p.Encode()
 	p.Download = p.Path + "/logs/download?" + v
 	if len(p.Lines) > 0 {
 		p.Stream = p.Path + "/logs/stream?" + v
@@ -187,12 +186,12 @@ func (s *visit) historyLogs(h History, w http.ResponseWriter, r *http.Request) e
 
 // historyLogStream sends all archived lines immediately, in the same format as the stream of pod logs.
 func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Request) error {
-	list, _, attempt, err := logsOf(h, r)
+	list, selected, err := logsOf(h, r)
 	if err != nil {
 		return err
 	}
 	var all []view.LogLine
-	for _, l := range view.HistoryLines(list, attempt) {
+	for _, l := range view.HistoryLines(list, &selected) {
 		all = append(all, l.Line)
 	}
 	out := newEvents(w)
@@ -210,12 +209,12 @@ func (s *visit) historyLogFile(h History, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	list, _, attempt, err := logsOf(h, r)
+	list, selected, err := logsOf(h, r)
 	if err != nil {
 		return err
 	}
 	attachment(w, "text/plain; charset=utf-8", j.Name+".log")
-	for _, l := range view.HistoryLines(list, attempt) {
+	for _, l := range view.HistoryLines(list, &selected) {
 		if _, err := fmt.Fprintf(w, "%s %s %s\n", l.At.UTC().Format(time.RFC3339Nano), l.Source, l.Text); err != nil {
 			return nil //nolint:nilerr // nobody is left to tell
 		}

@@ -175,10 +175,10 @@ func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 
 // addAttempts adds links to the logs of attempts to a page, including archived logs of earlier attempts.
 func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.LogsPage) {
-	present, inAnyState := -1, p.Filter
+	present, inAnyState := "", p.Filter
 	inAnyState.State = ""
 	if pods := s.selected(in.Job, &inAnyState); inAnyState.One() && len(pods) > 0 {
-		present = pods[0].attempt
+		present = string(pods[0].pod.UID)
 	}
 	p.Archive = s.History != nil
 	kept, err := s.keptOf(ctx, in.Job)

@@ -16,6 +16,8 @@ import (
 
 // attempt is the lifetime of one pod of a replica. Unknown times are zero.
 type attempt struct {
+	// uid is the UID of the pod; empty if the console never saw the pod.
+	uid                               string
 	number                            int
 	created, scheduled, started, over time.Time
 	node                              string
@@ -122,7 +124,7 @@ const maxLanes = 20_000
 // attemptOf returns the attempt of a pod.
 func attemptOf(p *corev1.Pod) attempt {
 	number, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
-	a := attempt{number: number, created: p.CreationTimestamp.Time, node: p.Spec.NodeName}
+	a := attempt{uid: string(p.UID), number: number, created: p.CreationTimestamp.Time, node: p.Spec.NodeName}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			a.scheduled = c.LastTransitionTime.Time

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -40,7 +41,7 @@ func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 
 // row returns an ended attempt as a row of a table.
 func (l *lane) row(a *attempt) AttemptRow {
-	r := AttemptRow{Replica: l.role + "-" + strconv.Itoa(l.rank), Number: archive.Ordinal(a.number), Node: a.node, End: a.detail, Tone: toneOfState[a.end], Created: a.created, Scheduled: a.scheduled, Ended: a.over}
+	r := AttemptRow{Replica: l.role + "-" + strconv.Itoa(l.rank), Number: archive.Ordinal(a.number), Node: a.node, End: a.detail, Tone: toneOfState[a.end], uid: a.uid, Created: a.created, Scheduled: a.scheduled, Ended: a.over}
 	if !a.guessed && !a.started.IsZero() {
 		r.Begun, r.Ran = a.started, max(0, a.over.Sub(a.started))
 	}
@@ -52,11 +53,16 @@ func (l *lane) row(a *attempt) AttemptRow {
 func (p *JobPage) LinkArchive(path string) {
 	p.Facts = append(p.Facts, Fact{Name: "History", Text: "archived record", Href: path})
 	for i := range p.Earlier {
-		p.Earlier[i].Logs = logsOfAttempt(path, p.Earlier[i].Replica, p.Earlier[i].Number)
+		e := &p.Earlier[i]
+		e.Logs = logsOfAttempt(path, e.Replica, e.Number-1, e.uid) // the archive may have other attempts with this number
 	}
 }
 
-// logsOfAttempt returns the URL of an archived log. number counts from 1.
-func logsOfAttempt(path, replica string, number int) string {
-	return fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, replica, number)
+// logsOfAttempt returns the URL of an archived log. pod is the UID of the attempt; empty if its number suffices.
+func logsOfAttempt(path, replica string, number int, pod string) string {
+	address := fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, replica, archive.Ordinal(number))
+	if pod != "" {
+		address += "&pod=" + url.QueryEscape(pod)
+	}
+	return address
 }

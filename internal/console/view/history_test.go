@@ -176,7 +176,7 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 	}}
 	show := func(attempt int) string {
 		var all []string
-		for _, l := range HistoryLines(list, attempt) {
+		for _, l := range HistoryLines(list, &ArchivedLogs{Attempt: attempt}) {
 			mark := ""
 			if l.Line.Error {
 				mark = "!"
@@ -192,9 +192,56 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 	if got := show(2); got != ": again" { // the lines of a single log have no name
 		t.Errorf("the second attempts: %s", got)
 	}
-	p := HistoryLogs(&archive.JobDetails{Job: archive.Job{UID: "u", Kind: "GenericJob", Namespace: "ns", Name: "j"}}, &archive.LogList{}, "w-0", 0)
+	p := HistoryLogs(&archive.JobDetails{Job: archive.Job{UID: "u", Kind: "GenericJob", Namespace: "ns", Name: "j"}}, &archive.LogList{}, ArchivedLogs{Replica: "w-0"})
 	if !strings.HasPrefix(p.State, "The archive has no such log.") || p.Command != "t9k history logs -n ns genericjob/j --uid u -r w-0" {
 		t.Errorf("%q, %q", p.State, p.Command)
+	}
+}
+
+// TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack verifies that a link selects the log of one of two attempts with the
+// same number, and that both are told apart when they are shown together.
+func TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack(t *testing.T) {
+	l := lives["scaled"]()
+	d := archivedOf(t, l.in, nil)
+	list := &archive.LogList{}
+	for _, a := range d.Attempts {
+		if a.Rank == 1 {
+			list.Logs = append(list.Logs, archive.LogText{UID: a.UID, Created: a.Created, Role: "w", Rank: 1, Attempt: a.Number, Container: "main",
+				Text: a.Created.Format(time.RFC3339) + " of " + a.UID + "\n"})
+		}
+	}
+	p, err := HistoryJob(d, "", minute(500).Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := map[string]bool{}
+	for _, row := range p.Attempts {
+		address, err := url.Parse(row.Logs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := address.Query()
+		if twice := row.Replica == "w-1" && row.Number == 1; q.Has("pod") != twice {
+			t.Errorf("%s has a pod: %t", row.Logs, q.Has("pod"))
+		}
+		if row.Replica == "w-1" {
+			s := ArchivedLogs{Replica: "w-1", Attempt: row.Number, Pod: q.Get("pod")}
+			page := HistoryLogs(d, list, s)
+			if len(page.Lines) != 1 || page.ArchivedLogs != s {
+				t.Fatalf("%s leads to %+v of %+v", row.Logs, page.Lines, page.ArchivedLogs)
+			}
+			followed[page.Lines[0].Text] = true
+		}
+	}
+	if len(followed) != 3 {
+		t.Errorf("the links lead to %v", followed)
+	}
+	both := HistoryLogs(d, list, ArchivedLogs{Replica: "w-1", Attempt: 1, Pod: ""})
+	if len(both.Lines) != 4 || both.Lines[0].Text != "--- attempt 1, created at 2026-01-01T12:00:00Z ---" || both.Lines[2].Text != "--- attempt 1, created at 2026-01-01T14:30:00Z ---" {
+		t.Errorf("both logs are %+v", both.Lines)
+	}
+	if other := HistoryLogs(d, list, ArchivedLogs{Replica: "w-1", Attempt: 2, Pod: list.Logs[0].UID}); other.Pod != "" || len(other.Lines) != 1 {
+		t.Errorf("another attempt: %+v, %+v", other.ArchivedLogs, other.Lines)
 	}
 }
 

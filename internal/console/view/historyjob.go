@@ -25,6 +25,8 @@ type AttemptRow struct {
 	Created, Scheduled, Begun, Ended time.Time
 	Ran                              time.Duration
 	Logs                             string
+	// uid is the UID of the pod; empty if the console never saw the pod.
+	uid string
 }
 
 // HistoryJobPage is the page of an archived job.
@@ -61,8 +63,12 @@ func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPa
 	for _, c := range slices.Backward(j.Conditions) {
 		p.Conditions = append(p.Conditions, ConditionRow{c.Type, c.Status, c.Reason, c.Message, c.Since})
 	}
+	podOf := ambiguous(in.Attempts)
 	for i := range j.Attempts[:min(len(j.Attempts), shownAttempts)] {
-		p.Attempts = append(p.Attempts, attemptRow(p.Path, &j.Attempts[i].Attempt))
+		a := &j.Attempts[i].Attempt
+		row := attemptRow(a)
+		row.Logs = logsOfAttempt(p.Path, row.Replica, a.Number, podOf[a.UID])
+		p.Attempts = append(p.Attempts, row)
 	}
 	p.MoreAttempts = len(j.Attempts) - len(p.Attempts)
 	if j.Gone.IsZero() {
@@ -129,7 +135,7 @@ func (p *HistoryJobPage) bury(j *archive.JobDetails) {
 
 // attemptOfArchive converts a recorded attempt for the timeline.
 func attemptOfArchive(r *archive.Attempt) attempt {
-	a := attempt{number: r.Number, created: r.Created, scheduled: r.Scheduled, started: r.Started, over: r.Ended, node: r.Node, detail: endText(r)}
+	a := attempt{uid: r.UID, number: r.Number, created: r.Created, scheduled: r.Scheduled, started: r.Started, over: r.Ended, node: r.Node, detail: endText(r)}
 	switch r.Outcome {
 	case "":
 		a.over = time.Time{}
@@ -160,10 +166,29 @@ func endText(r *archive.Attempt) string {
 
 var toneOfOutcome = map[archive.Outcome]Tone{"": Busy, archive.Succeeded: Good, archive.Failed: Bad, archive.Evicted: Wait, archive.Stopped: Quiet, archive.Lost: Quiet}
 
-func attemptRow(path string, r *archive.Attempt) AttemptRow {
+// ambiguous returns the UIDs of attempts that share their replica and number with another one, as a map to themselves.
+// The numbers of a replica start again when it is scaled away and back.
+func ambiguous(all []*archive.Attempt) map[string]string {
+	type key struct {
+		replica string
+		number  int
+	}
+	count, uids := map[key]int{}, map[string]string{}
+	for _, a := range all {
+		count[key{a.Replica, a.Number}]++
+	}
+	for _, a := range all {
+		if count[key{a.Replica, a.Number}] > 1 {
+			uids[a.UID] = a.UID
+		}
+	}
+	return uids
+}
+
+func attemptRow(r *archive.Attempt) AttemptRow {
 	name := fmt.Sprintf("%s-%d", r.Role, r.Rank)
 	row := AttemptRow{Replica: name, Number: archive.Ordinal(r.Number), Node: r.Node, End: endText(r), Tone: toneOfOutcome[r.Outcome], Created: r.Created, Scheduled: r.Scheduled,
-		Begun: r.Started, Ended: r.Ended, Logs: logsOfAttempt(path, name, archive.Ordinal(r.Number))}
+		Begun: r.Started, Ended: r.Ended}
 	if r.Outcome == "" {
 		row.End = "lasts"
 	}

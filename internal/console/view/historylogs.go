@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,26 +12,47 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
+// ArchivedLogs selects archived logs of a job.
+type ArchivedLogs struct {
+	// Replica is the selected replica; empty for all replicas.
+	Replica string
+	// Attempt is the number of the selected attempt, counted from 1; 0 for all attempts.
+	Attempt int
+	// Pod is the UID of the selected attempt if several attempts may have its number; empty selects all of them.
+	Pod string
+}
+
+// has reports whether a log is selected.
+func (s *ArchivedLogs) has(l *archive.LogText) bool {
+	return (s.Attempt == 0 || s.Attempt == archive.Ordinal(l.Attempt)) && (s.Pod == "" || s.Pod == l.UID)
+}
+
+// Encode returns the selection as URL parameters.
+func (s *ArchivedLogs) Encode() string {
+	v := url.Values{"replica": {s.Replica}, "attempt": {strconv.Itoa(s.Attempt)}}
+	if s.Pod != "" {
+		v.Set("pod", s.Pod)
+	}
+	return v.Encode()
+}
+
 // HistoryLogsPage is the page of the archived logs of a job.
 type HistoryLogsPage struct {
 	JobRow
 	LogView
-	// Replicas are the replicas that the user can select. Replica is the selected one; empty for all replicas.
+	ArchivedLogs
+	// Replicas are the replicas, and Attempts the numbers of the attempts, that the user can select.
 	Replicas []string
-	Replica  string
-	// Attempts are the numbers of the attempts that the user can select. Attempt is the selected one; 0 for all
-	// attempts.
 	Attempts []int
-	Attempt  int
 	// Live is the path of the logs of the current pods; empty after the deletion of the job.
 	Live string
 }
 
 // HistoryLogs returns the page of the archived logs of a job. list holds the logs of the selected replica, or of all
 // replicas.
-func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, attempt int) *HistoryLogsPage {
-	row := historyRowOf(&j.Job)
-	p := &HistoryLogsPage{JobRow: row.JobRow, Replica: replica, Attempt: attempt}
+func HistoryLogs(j *archive.JobDetails, list *archive.LogList, s ArchivedLogs) *HistoryLogsPage {
+	row, replica := historyRowOf(&j.Job), s.Replica
+	p := &HistoryLogsPage{JobRow: row.JobRow, ArchivedLogs: s}
 	p.Command = fmt.Sprintf("t9k history logs -n %s %s --uid %s", j.Namespace, strings.ToLower(j.Kind)+"/"+j.Name, j.UID)
 	if replica != "" {
 		p.Command += " -r " + replica
@@ -43,15 +65,19 @@ func HistoryLogs(j *archive.JobDetails, list *archive.LogList, replica string, a
 	}
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
-		if name := fmt.Sprintf("%s-%d", a.Role, a.Rank); !slices.Contains(p.Replicas, name) {
+		name := fmt.Sprintf("%s-%d", a.Role, a.Rank)
+		if !slices.Contains(p.Replicas, name) {
 			p.Replicas = append(p.Replicas, name)
+		}
+		if a.UID == s.Pod && (name != replica || archive.Ordinal(a.Number) != s.Attempt) {
+			p.Pod = "" // the form sends the pod along when another replica or attempt is selected
 		}
 		if n := archive.Ordinal(a.Number); !slices.Contains(p.Attempts, n) {
 			p.Attempts = append(p.Attempts, n)
 		}
 	}
 	slices.Sort(p.Attempts)
-	lines := HistoryLines(list, attempt)
+	lines := HistoryLines(list, &p.ArchivedLogs)
 	p.State = fmt.Sprintf("The last %d of %d lines.", min(len(lines), shownLines), len(lines))
 	if len(lines) == 0 {
 		p.State = "The archive has no such log. It keeps the end of a log if it could be read before the pod was gone, and the oldest logs go first."
@@ -74,25 +100,36 @@ type HistoryLine struct {
 	Line LogLine
 }
 
-// HistoryLines returns the lines of logs in the order of their timestamps. attempt selects one attempt, counted from 1;
-// 0 selects all. A remark marks logs whose beginning was cut off.
-func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
+// HistoryLines returns the selected lines of logs in the order of their timestamps. Remarks mark logs whose beginning
+// was cut off, and the beginnings of logs that have the same name.
+func HistoryLines(list *archive.LogList, selected *ArchivedLogs) []HistoryLine {
 	containers, order, sources := map[string]map[string]bool{}, map[string]int{}, 0
+	same := map[string]int{}
 	for i := range list.Logs {
 		name := list.Logs[i].Replica()
 		if containers[name] == nil {
 			containers[name], order[name] = map[string]bool{}, len(order)
 		}
 		containers[name][list.Logs[i].Container] = true
+		if selected.has(&list.Logs[i]) {
+			same[list.Logs[i].Source(true)]++
+		}
 	}
 	var all []HistoryLine
 	for i := range list.Logs {
 		l := &list.Logs[i]
-		if l.Text == "" || attempt != 0 && attempt != archive.Ordinal(l.Attempt) {
+		if l.Text == "" || !selected.has(l) {
 			continue
 		}
 		name := l.Replica()
-		all = append(all, linesOf(l, l.Source(len(containers[name]) > 1), ColourOf(order[name]))...)
+		var remarks []string
+		if same[l.Source(true)] > 1 {
+			remarks = append(remarks, fmt.Sprintf("attempt %d, created at %s", archive.Ordinal(l.Attempt), l.Created.UTC().Format(time.RFC3339)))
+		}
+		if l.Cut {
+			remarks = append(remarks, "the archive has the end of this log alone")
+		}
+		all = append(all, linesOf(l, l.Source(len(containers[name]) > 1), ColourOf(order[name]), remarks)...)
 		sources++
 	}
 	if sources == 1 { // with a single log, names before the lines are useless
@@ -104,8 +141,9 @@ func HistoryLines(list *archive.LogList, attempt int) []HistoryLine {
 	return all
 }
 
-// linesOf returns the lines of one log. A line without a timestamp gets the timestamp of the previous line.
-func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
+// linesOf returns the remarks about one log and its lines. A line without a timestamp gets the timestamp of the previous
+// line.
+func linesOf(l *archive.LogText, name string, colour int, remarks []string) []HistoryLine {
 	source := LogSource{Replica: name, Colour: colour}
 	var all []HistoryLine
 	var last time.Time
@@ -113,11 +151,11 @@ func linesOf(l *archive.LogText, name string, colour int) []HistoryLine {
 		stamp, rest, _ := strings.Cut(text, " ")
 		if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
 			text = rest
-			if last.IsZero() && l.Cut {
-				remark := source.Remark("the archive has the end of this log alone")
+			for _, text := range remarks {
+				remark := source.Remark(text)
 				all = append(all, HistoryLine{name, remark.Text, at, remark})
 			}
-			last = at
+			remarks, last = nil, at
 		}
 		all = append(all, HistoryLine{name, text, last, source.Line(last, text)})
 	}

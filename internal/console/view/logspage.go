@@ -215,10 +215,12 @@ func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 // mostAttempts is the largest number of attempts that the page of logs lists.
 const mostAttempts = 12
 
-// AddAttempts adds links to the logs of attempts. present is the number of the attempt of the selected replica whose
-// pod exists; -1 if there is none. archived is the path of the job in the archive; empty if the archive does not have
-// the job.
-func (p *LogsPage) AddAttempts(in *JobInput, present int, archived string) {
+// AddAttempts adds links to the logs of attempts. present is the UID of the pod of the selected replica; empty if there
+// is none. archived is the path of the job in the archive; empty if the archive does not have the job.
+func (p *LogsPage) AddAttempts(in *JobInput, present, archived string) {
+	if len(in.Attempts) > 0 && archived != "" {
+		p.Kept = archived + "/logs"
+	}
 	for _, n := range in.attemptsOf() {
 		if n > 0 && archived != "" {
 			p.Kept = archived + "/logs"
@@ -236,15 +238,23 @@ func (p *LogsPage) AddAttempts(in *JobInput, present int, archived string) {
 }
 
 // listAttempts adds links to the attempts of a replica, newest first.
-func (p *LogsPage) listAttempts(l *lane, present int, archived string, now time.Time) {
+func (p *LogsPage) listAttempts(l *lane, present, archived string, now time.Time) {
+	count := map[int]int{}
+	for i := range l.attempts {
+		count[l.attempts[i].number]++
+	}
 	for i := range slices.Backward(l.attempts) {
 		a := &l.attempts[i]
-		link := Link{Text: attemptText(a, now), Current: a.number == present}
+		link := Link{Text: attemptText(a, now), Current: present != "" && a.uid == present}
 		switch {
 		case link.Current:
 			link.Href = p.Path + "/logs?" + p.Filter.Encode()
 		case archived != "":
-			link.Href = logsOfAttempt(archived, l.name(), archive.Ordinal(a.number))
+			pod := ""
+			if count[a.number] > 1 {
+				pod = a.uid
+			}
+			link.Href = logsOfAttempt(archived, l.name(), a.number, pod)
 		default:
 			p.Earlier = "The output of earlier attempts went with their pods."
 		}

@@ -98,6 +98,11 @@ func podOf(attempt string, began int) *corev1.Pod {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(began)}}}}}}
 }
 
+func renamed(a archive.AttemptDetails, uid string) archive.AttemptDetails {
+	a.UID = uid
+	return a
+}
+
 func TestLogAttempts(t *testing.T) {
 	code := int32(1)
 	first := archive.AttemptDetails{Attempt: archive.Attempt{UID: "pod-0", Role: "w", Replica: "j-w-0", Created: noon.AddDate(0, 0, -1), Started: noon.AddDate(0, 0, -1), Ended: noon.Add(5 * time.Minute), Outcome: archive.Failed, ExitCode: &code}}
@@ -106,7 +111,7 @@ func TestLogAttempts(t *testing.T) {
 	const kept = archived + "/logs"
 	for _, c := range []struct {
 		name, query string
-		present     int
+		present     string
 		archived    string
 		pods        []*corev1.Pod
 		attempts    []archive.AttemptDetails
@@ -114,14 +119,17 @@ func TestLogAttempts(t *testing.T) {
 		kept        string
 		earlier     bool
 	}{
-		{"the archive has the earlier one", "replica=w-0", 1, archived, []*corev1.Pod{podOf("1", 360)}, []archive.AttemptDetails{first, second},
+		{"the archive has the earlier one", "replica=w-0", "pod-1", archived, []*corev1.Pod{podOf("1", 360)}, []archive.AttemptDetails{first, second},
 			[]Link{{"attempt 2, since 12:06:00", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 1: exit code 1, Dec 31 12:00:00–Jan 1 12:05:00", kept + "?replica=w-0&attempt=1", false}}, kept, false},
-		{"the replica is gone", "replica=w-0", -1, archived, nil, []archive.AttemptDetails{first},
+		{"the replica is gone", "replica=w-0", "", archived, nil, []archive.AttemptDetails{first},
 			[]Link{{"attempt 1: exit code 1, Dec 31 12:00:00–Jan 1 12:05:00", kept + "?replica=w-0&attempt=1", false}}, kept, false},
-		{"there is no archive", "replica=w-0", 1, "", []*corev1.Pod{podOf("0", 0), podOf("1", 360)}, nil,
+		{"there is no archive", "replica=w-0", "pod-1", "", []*corev1.Pod{podOf("0", 0), podOf("1", 360)}, nil,
 			[]Link{{"attempt 2, since 12:06:00", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 1, since 12:00:00", "", false}}, "", true},
-		{"there is one attempt", "replica=w-0", 0, archived, []*corev1.Pod{podOf("0", 0)}, nil, nil, kept, false},
-		{"all replicas", "", -1, archived, []*corev1.Pod{podOf("1", 360)}, []archive.AttemptDetails{first}, nil, kept, false},
+		{"it was scaled away and back", "replica=w-0", "pod-0", archived, []*corev1.Pod{podOf("0", 600)}, []archive.AttemptDetails{renamed(first, "before"), second},
+			[]Link{{"attempt 1, since 12:10:00", "/jobs/ns/genericjob/j/logs?ranks=0&role=w", true}, {"attempt 2, since 12:06:00", kept + "?replica=w-0&attempt=2", false},
+				{"attempt 1: exit code 1, Dec 31 12:00:00–Jan 1 12:05:00", kept + "?replica=w-0&attempt=1&pod=before", false}}, kept, false},
+		{"there is one attempt", "replica=w-0", "pod-0", archived, []*corev1.Pod{podOf("0", 0)}, nil, nil, kept, false},
+		{"all replicas", "", "", archived, []*corev1.Pod{podOf("1", 360)}, []archive.AttemptDetails{first}, nil, kept, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := jobWith(map[string]int32{"w": 2})
