@@ -283,8 +283,8 @@ func TestConsoleFollowsManyAttempts(t *testing.T) {
 	w.contains("what is sent", pushed.String(), "the job was deleted")
 }
 
-// TestConsoleShowsTheLogOfAFailedInitContainer verifies that the log of a replica that never started is that of the init
-// container that failed.
+// TestConsoleShowsTheLogOfAFailedInitContainer verifies that the log of a replica that never started is that of the
+// init container that failed.
 func TestConsoleShowsTheLogOfAFailedInitContainer(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("setup", 1)

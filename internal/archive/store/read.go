@@ -149,8 +149,8 @@ func scanAttempt(rows *sql.Rows, a *archive.Attempt, pod *string) error {
 	return json.Unmarshal([]byte(requests), &a.Requests)
 }
 
-// Attempts returns the attempts of all replicas of a job with their pods, sorted by replica and creation. The numbers of
-// a replica start again when it is scaled away and back.
+// Attempts returns the attempts of all replicas of a job with their pods, sorted by replica and creation. The numbers
+// of a replica start again when it is scaled away and back.
 func (s *Store) Attempts(ctx context.Context, job string) ([]*archive.Attempt, error) {
 	var all []*archive.Attempt
 	err := s.query(ctx, "SELECT "+attemptColumns+", a.pod FROM attempts a WHERE a.job = ? ORDER BY a.role, a.replica_rank, a.created, a.number", []any{job}, func(rows *sql.Rows) error {

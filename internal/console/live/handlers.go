@@ -156,8 +156,8 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-// slimPod drops all fields of a pod's spec except resource requests, the node and scheduler, the deadline, and container
-// names, and all annotations except the requesting user.
+// slimPod drops all fields of a pod's spec except resource requests, the node and scheduler, the deadline, and
+// container names, and all annotations except the requesting user.
 func slimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {

@@ -198,8 +198,8 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 	}
 }
 
-// TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack verifies that a link selects the log of one of two attempts with the
-// same number, and that both are told apart when they are shown together.
+// TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack verifies that a link selects the log of one of two attempts with
+// the same number, and that both are told apart when they are shown together.
 func TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack(t *testing.T) {
 	l := lives["scaled"]()
 	d := archivedOf(t, l.in, nil)

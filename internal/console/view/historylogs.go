@@ -141,8 +141,8 @@ func HistoryLines(list *archive.LogList, selected *ArchivedLogs) []HistoryLine {
 	return all
 }
 
-// linesOf returns the remarks about one log and its lines. A line without a timestamp gets the timestamp of the previous
-// line.
+// linesOf returns the remarks about one log and its lines. A line without a timestamp gets the timestamp of the
+// previous line.
 func linesOf(l *archive.LogText, name string, colour int, remarks []string) []HistoryLine {
 	source := LogSource{Replica: name, Colour: colour}
 	var all []HistoryLine
