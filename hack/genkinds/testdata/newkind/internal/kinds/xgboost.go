@@ -17,6 +17,7 @@ var xgBoostTrainingJob = Kind{
 	ShortName:      "xtj",
 	New:            func() Object { return &batch.XGBoostTrainingJob{} },
 	NewList:        func() runtime.Object { return &batch.XGBoostTrainingJobList{} },
+	framework:      &xgBoost,
 	convert:        convertXGBoost,
 	validate:       validateXGBoost,
 	validateUpdate: validateXGBoostUpdate,
