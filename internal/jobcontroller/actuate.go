@@ -106,7 +106,7 @@ func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine
 		if len(e.Replicas) > 0 {
 			logger = logger.WithValues("replicas", e.Replicas)
 		}
-		logger.Info("Decided on a job", "message", e.Message)
+		logger.Info("Job event", "message", e.Message)
 	}
 }
 

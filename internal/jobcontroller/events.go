@@ -76,11 +76,11 @@ func (r *recorder) Record(obj client.Object, e engine.Event) {
 	logger := r.logger.WithValues("job", klog.KObj(obj), "reason", e.Reason)
 	about, err := reference.GetReference(r.scheme, obj)
 	if err != nil {
-		logger.Error(err, "An event is about an unknown kind of object")
+		logger.Error(err, "Cannot write an event about an unknown kind of object")
 		return
 	}
 	if r.queue.Len() >= maxQueuedEvents {
-		logger.Info("An event is lost, because too many wait to be written")
+		logger.Info("Discarded an event, because too many wait to be written")
 		return
 	}
 	now, reason := time.Now(), string(e.Reason)
@@ -92,7 +92,7 @@ func (r *recorder) Record(obj client.Object, e engine.Event) {
 	if len(e.Ends) > 0 {
 		ends, err := json.Marshal(e.Ends)
 		if err != nil {
-			logger.Error(err, "An event is written without its annotation")
+			logger.Error(err, "Cannot encode how replicas ended; the event has no annotation", "annotation", batch.AnnotationReplicaEnds)
 		} else {
 			event.Annotations = map[string]string{batch.AnnotationReplicaEnds: string(ends)}
 		}
@@ -133,7 +133,7 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 		return
 	case apierrors.IsAlreadyExists(err): // an earlier attempt succeeded, but its answer was lost
 	case err != nil:
-		r.logger.Error(err, "An event is lost", "regarding", klog.KRef(e.Namespace, e.Regarding.Name), "reason", e.Reason)
+		r.logger.Error(err, "Cannot write an event", "regarding", klog.KRef(e.Namespace, e.Regarding.Name), "reason", e.Reason)
 	}
 	r.queue.Forget(e)
 }

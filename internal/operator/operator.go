@@ -149,7 +149,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err := o.spans.Close(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Traces may be incomplete")
+			klog.FromContext(ctx).Error(err, "Cannot export the last spans")
 		}
 	}()
 	config, err := o.restConfig()

@@ -119,9 +119,9 @@ func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[
 	s.mu.Unlock()
 	switch {
 	case problem != "" && problem != known:
-		log.Error(errors.New(problem), "A controller cannot start; the others run without it", "controller", p.name)
+		log.Error(errors.New(problem), "Cannot start a controller; the others run without it", "controller", p.name)
 	case problem == "" && known != "":
-		log.Info("A controller that could not start starts now", "controller", p.name)
+		log.Info("Started a controller that had to wait", "controller", p.name)
 	}
 	return problem == ""
 }

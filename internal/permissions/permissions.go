@@ -67,7 +67,7 @@ func (r *Review) Run(ctx context.Context) {
 			delays = newDelays()
 		}
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Reviewing the permissions; trying again", "delay", delay.String())
+			klog.FromContext(ctx).Error(err, "Cannot review the permissions; trying again", "delay", delay.String())
 		}
 		select {
 		case <-ctx.Done():

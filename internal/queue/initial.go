@@ -91,7 +91,7 @@ func ensure(ctx context.Context, c client.Client, queues []client.Object) error 
 			case apierrors.IsAlreadyExists(err):
 				return true
 			}
-			logf.FromContext(ctx).Error(err, "Creating an initial queue; trying again", "queue", klog.KObj(queue))
+			logf.FromContext(ctx).Error(err, "Cannot create an initial queue; trying again", "queue", klog.KObj(queue))
 			return false
 		})
 		return len(left) == 0, nil

@@ -57,7 +57,7 @@ func (s *Shapes) Watch(ctx context.Context) error {
 		of    client.Object
 	}{{s.profiles, &corev1.ConfigMap{}}, {s.cache, &scheduling.Queue{}}, {s.cache, &scheduling.PodGroup{}}} {
 		if _, err := c.cache.GetInformer(ctx, c.of, later); err != nil {
-			return fmt.Errorf("following %T: %w", c.of, err)
+			return fmt.Errorf("watching %T: %w", c.of, err)
 		}
 	}
 	return nil

@@ -187,7 +187,7 @@ func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, sta
 			kind = corev1.EventTypeWarning
 		}
 		r.recorder.Eventf(tb, nil, kind, c.Reason, c.Reason, "%s", c.Message)
-		log.FromContext(ctx).Info("A TensorBoard has a new state", "tensorBoard", klog.KObj(tb), "reason", c.Reason, "message", c.Message)
+		log.FromContext(ctx).Info("TensorBoard condition changed", "tensorBoard", klog.KObj(tb), "reason", c.Reason, "message", c.Message)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (e *exporter) failed(err error, spans int, now time.Time) {
 	if now.Sub(e.reported) < reportInterval {
 		return
 	}
-	e.logger.Error(err, "Spans are lost, because the collector does not take them", "endpoint", e.endpoint, "spans", e.lost)
+	e.logger.Error(err, "Cannot export spans; they are lost", "endpoint", e.endpoint, "spans", e.lost)
 	e.reported, e.lost = now, 0
 }
 

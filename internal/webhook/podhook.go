@@ -73,7 +73,7 @@ func (h *podHook) Start(ctx context.Context) error {
 	for {
 		wait := podHookEvery
 		if err := h.ensure(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Updating the webhook of pods; trying again")
+			log.FromContext(ctx).Error(err, "Cannot update the pod webhook configuration; trying again")
 			wait = podHookRetry
 		}
 		timer := time.NewTimer(wait)

@@ -31,7 +31,7 @@ func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults 
 	}
 	shape, err := shapes.OfQueue(ctx, job.Gang.Queue)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Reading the resource shape of a queue; its pods are not checked", "job", klog.KRef(job.Namespace, job.Name), "queue", job.Gang.Queue)
+		log.FromContext(ctx).Error(err, "Cannot read the resource shape of the queue; the pods of the job are not checked", "job", klog.KRef(job.Namespace, job.Name), "queue", job.Gang.Queue)
 		return nil, unchecked
 	}
 	if shape != nil && shape.Problem != "" {
@@ -67,7 +67,7 @@ func (v *podValidator) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	shape, err := v.shapes.OfPod(ctx, req.Namespace, pod.Labels)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Reading the resource shape of a pod's queue; the pod is not checked", "pod", klog.KRef(req.Namespace, pod.Name))
+		log.FromContext(ctx).Error(err, "Cannot read the resource shape of the pod's queue; the pod is not checked", "pod", klog.KRef(req.Namespace, pod.Name))
 		return admission.Allowed("").WithWarnings(unchecked)
 	}
 	if fault := shape.Fault(&pod.Spec); fault != "" {

@@ -139,7 +139,7 @@ func TestCLISweepStopsAtFailures(t *testing.T) {
 	w.contains("the sweep after a deletion", out, "2 jobs, of which 1 exist", "created: code=3")
 
 	_, errOut = w.start(strings.Replace(text, "image: none", "image: other", 1), args...).ends(1)
-	w.contains("a sweep with another manifest", errOut, "was started with another manifest")
+	w.contains("a sweep with another manifest", errOut, "already exists with a different manifest")
 	_, errOut = w.start(strings.Replace(text, "replicas: 1", "replicas: 0", 1), "sweep", "-f", "-", "--set", "code=0", "--name", "bad").ends(1)
 	w.contains("a sweep of invalid jobs", errOut, "with code=0: ", "Nothing was created")
 	w.allow("reader", "get", "list", "watch")

@@ -48,7 +48,7 @@ func TestOperatorLogsEachDecisionOnce(t *testing.T) {
 	}
 }
 
-var decision = regexp.MustCompile(`"Decided on a job" .*\bjob="([^"]+)" reason="(\w+)"(?: replicas=\[([^\]]*)\])? message="`)
+var decision = regexp.MustCompile(`"Job event" .*\bjob="([^"]+)" reason="(\w+)"(?: replicas=\[([^\]]*)\])? message="`)
 
 // decisions lists the decisions on a job in a log, each as its reason and replicas. It leaves out the start, which is
 // not logged for a job whose first status already shows running replicas.

@@ -116,7 +116,7 @@ func TestCollectorMayBeAway(t *testing.T) {
 	if code := operator.ExitCode(); code != 0 {
 		t.Errorf("the operator exits with code %d", code)
 	}
-	if n := strings.Count(operator.Log.String(), "Spans are lost"); n > 1 {
+	if n := strings.Count(operator.Log.String(), "Cannot export spans"); n > 1 {
 		t.Errorf("%d lines of the log are about lost spans", n)
 	}
 

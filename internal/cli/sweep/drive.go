@@ -69,7 +69,7 @@ func (d *driver) prepare(ctx context.Context, digest string) error {
 	}
 	for i := range list.Items {
 		if had := list.Items[i].GetAnnotations()[batch.AnnotationSweepManifest]; had != digest {
-			return fmt.Errorf("sweep %s exists and was started with another manifest: name this one with --name, or remove that one: %s",
+			return fmt.Errorf("sweep %s already exists with a different manifest: choose another name with --name, or delete its jobs: %s",
 				d.name, d.Again(d.cluster, d.namespace(), "delete -l "+selector(d.name)))
 		}
 		if err := d.take(&list.Items[i]); err != nil {

@@ -103,7 +103,7 @@ func (o *options) check(cmd *cobra.Command, args []string) error {
 func (o *options) checkShown(cmd *cobra.Command, args []string) error {
 	for _, flag := range []string{"set", "name", "parallel", "keep-going", "detach", "dry-run"} {
 		if cmd.Flags().Changed(flag) {
-			return fmt.Errorf("--%s is for a sweep that starts: name its manifest with -f", flag)
+			return fmt.Errorf("--%s applies only to a new sweep: give its manifest with -f", flag)
 		}
 	}
 	if o.output != "" && len(args) == 0 {

@@ -118,7 +118,7 @@ func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listen
 	defer stop()
 	watching.Go(func() {
 		if err := files.Start(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "A new certificate is not noticed", "what", e.what, "file", e.cert)
+			klog.FromContext(ctx).Error(err, "Cannot watch the certificate; a new one takes effect after a restart", "what", e.what, "file", e.cert)
 		}
 	})
 	return web.ServeTLS(listener, "", "")

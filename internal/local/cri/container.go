@@ -124,7 +124,7 @@ func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest
 		return nil, errors.Join(err, saved)
 	}
 	if saved != nil { // the next server reads the started file instead
-		s.cfg.Log.Error(saved, "Recording a start", "container", c.ID)
+		s.cfg.Log.Error(saved, "Cannot record the start of a container", "container", c.ID)
 	}
 	s.startWatch(c, p)
 	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STARTED_EVENT)
@@ -136,7 +136,7 @@ func (s *server) watch(ctx context.Context, c *container, p *process) {
 	ws, reaped, err := p.wait(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.cfg.Log.Error(err, "Waiting for a container", "container", c.ID)
+			s.cfg.Log.Error(err, "Cannot wait for a container", "container", c.ID)
 		}
 		return
 	}
@@ -169,7 +169,7 @@ func (s *server) recordExit(c *container, fallback *unix.WaitStatus) {
 	err := s.saveContainer(c)
 	s.mu.Unlock()
 	if err != nil { // the next server reads the exit file instead
-		s.cfg.Log.Error(err, "Recording an exit", "container", c.ID)
+		s.cfg.Log.Error(err, "Cannot record the exit of a container", "container", c.ID)
 	}
 	c.end()
 	s.notify(c.ID, c.Sandbox, pb.ContainerEventType_CONTAINER_STOPPED_EVENT)

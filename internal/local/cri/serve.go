@@ -112,7 +112,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 		return err
 	}
 	if err := ensureBridge(s.cfg); err != nil {
-		return fmt.Errorf("bridge %s: %w", s.cfg.Bridge, err)
+		return fmt.Errorf("setting up bridge %s: %w", s.cfg.Bridge, err)
 	}
 	s.last = s.cfg.readLastAddress()
 	if err := s.adopt(ctx); err != nil {
@@ -138,12 +138,12 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 	pb.RegisterImageServiceServer(rpc, s)
 	s.work.Go(func() {
 		if err := web.Serve(streams); !errors.Is(err, http.ErrServerClosed) {
-			s.cfg.Log.Error(err, "Serving streams")
+			s.cfg.Log.Error(err, "Cannot serve streams")
 		}
 	})
 	s.work.Go(func() {
 		if err := rpc.Serve(socket); err != nil {
-			s.cfg.Log.Error(err, "Serving the CRI")
+			s.cfg.Log.Error(err, "Cannot serve the CRI")
 		}
 	})
 	// The next server waits for this goroutine, because it waits for the lock.

@@ -60,14 +60,15 @@ func refuseContainer(config *pb.ContainerConfig) error {
 		return fmt.Errorf("container %q sets no command: the process runtime has no image to take an entrypoint from; "+
 			"set command in the container, or use a runtime with images (--runtime containerd)", name)
 	case len(config.CDIDevices) > 0:
-		return fmt.Errorf("container %q asks for CDI devices, which the process runtime does not have", name)
+		return fmt.Errorf("container %q requests CDI devices, which the process runtime does not support: "+
+			"use a runtime with images (--runtime containerd)", name)
 	}
 	for _, m := range config.Mounts {
 		switch {
 		case m.GetImage().GetImage() != "":
 			return fmt.Errorf("container %q mounts the image %q: the process runtime has no images", name, m.Image.Image)
 		case len(m.UidMappings) > 0 || len(m.GidMappings) > 0:
-			return fmt.Errorf("container %q asks for a mount with mapped owners, which the process runtime does not have", name)
+			return fmt.Errorf("container %q requests a mount with mapped owners, which the process runtime does not support", name)
 		case !filepath.IsAbs(m.ContainerPath):
 			return fmt.Errorf("container %q: the mount path %q is not absolute", name, m.ContainerPath)
 		}

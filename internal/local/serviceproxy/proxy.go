@@ -90,7 +90,7 @@ func (p *Proxy) Run(ctx context.Context) {
 			}
 			l, err := freebind.Config().Listen(ctx, "tcp", f.address.String())
 			if err != nil {
-				klog.FromContext(ctx).Error(err, "Serving a ClusterIP", "service", klog.KRef(f.namespace, f.service))
+				klog.FromContext(ctx).Error(err, "Cannot listen on a ClusterIP", "service", klog.KRef(f.namespace, f.service))
 				continue
 			}
 			open[f] = l

@@ -78,7 +78,7 @@ func guard(log logr.Logger, users authenticator.Request, rights authorizer.Autho
 		decision, reason, err := rights.Authorize(r.Context(), authorizer.AttributesRecord{
 			User: sender.User, Verb: strings.ToLower(r.Method), Path: r.URL.Path})
 		if err != nil {
-			log.Error(err, "Asking the API server for the rights of a user", "user", sender.User.GetName(), "path", r.URL.Path)
+			log.Error(err, "Cannot authorize a request for metrics", "user", sender.User.GetName(), "path", r.URL.Path)
 			http.Error(w, "The API server could not be asked for the rights of the user", http.StatusInternalServerError)
 			return
 		}

@@ -55,7 +55,7 @@ func (pl *Planner) round(ctx context.Context, now time.Time) {
 	}
 	defer func() { roundSeconds.WithLabelValues().Observe(pl.clock.Since(now).Seconds()) }()
 	if err := pl.scheduler.Nodes.Begin(pl.waitingPod); err != nil {
-		klog.FromContext(ctx).Error(err, "Taking a snapshot of the nodes")
+		klog.FromContext(ctx).Error(err, "Cannot take a snapshot of the nodes; no group is scheduled in this round")
 		return
 	}
 	c := pl.input(ctx, now, groups)
@@ -203,7 +203,7 @@ func (pl *Planner) releaseReservations(ctx context.Context) {
 
 // discard undoes a round whose changes the scheduler's cache refused, and schedules another round.
 func (pl *Planner) discard(ctx context.Context, result core.Result, now time.Time) {
-	klog.FromContext(ctx).Error(pl.scheduler.Nodes.Err(), "Discarding a round of planning")
+	klog.FromContext(ctx).Error(pl.scheduler.Nodes.Err(), "Cannot carry out a scheduling round, because the scheduler's cache refused a change; trying again")
 	pl.scheduler.Nodes.Reset(ctx)
 	for _, d := range result.Decisions {
 		d.Group.Reservation = nil

@@ -117,7 +117,7 @@ func (p *Plugin) Attach(ctx context.Context, sched *scheduler.Scheduler, n *plac
 	p.background.Go(func() { p.planner.Run(ctx) })
 	p.background.Go(func() {
 		if err := p.planner.ServeMetric(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The planner's metric is missing")
+			klog.FromContext(ctx).Error(err, "Cannot serve the planner's metric")
 		}
 	})
 }

@@ -73,7 +73,7 @@ func serverVersion(ctx context.Context, config *rest.Config) (*version.Version, 
 	err = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		var err error
 		if answer, err = client.ServerVersion(); err != nil && last == nil {
-			klog.FromContext(ctx).Error(err, "Asking the API server for its version; trying again")
+			klog.FromContext(ctx).Error(err, "Cannot get the version of the API server; trying again")
 		}
 		last = err
 		return err == nil, nil

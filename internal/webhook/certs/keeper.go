@@ -98,7 +98,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil && !lostRace(err) {
-			log.FromContext(ctx).Error(err, "Checking the webhook's certificate; trying again", "delay", retry.String())
+			log.FromContext(ctx).Error(err, "Cannot check the webhook certificate; trying again", "delay", retry.String())
 		}
 		wait, retry = min(retry, normal), min(2*retry, checkEvery)
 	}
