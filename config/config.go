@@ -1,4 +1,4 @@
-// Package config carries manifests, so that programs can install and check them.
+// Package config embeds the manifests that programs install and tests check.
 package config
 
 import (
@@ -18,12 +18,11 @@ var CRDs embed.FS
 //go:embed operator/namespace.yaml rbac/role.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml console/role.yaml users/*.yaml
 var files embed.FS
 
-// Namespace is that of the operator.
+// Namespace is the namespace of the operator.
 const Namespace = "t9k-system"
 
-// Webhook lists what the admission webhook of an operator needs that runs outside of the cluster: the operator's
-// namespace, the Secret of its certificate, and the configurations, by which the API server calls address, a host and
-// port.
+// Webhook returns the objects that an operator outside of the cluster needs for its webhooks: its namespace, the Secret
+// of its certificate, and webhook configurations with the URL https://ADDRESS. The address is a host and a port.
 func Webhook(address string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range []string{"operator/namespace.yaml", "webhook/secret.yaml", "webhook/configuration.yaml", "webhook/defaults.yaml"} {
@@ -43,9 +42,10 @@ func Webhook(address string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// callAt has the webhooks of a configuration, if it is one, called at an address and not by their Service.
-func callAt(configuration *unstructured.Unstructured, address string) error {
-	hooks, found, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+// callAt replaces the Service of each webhook of a configuration by the URL of an address. Other objects stay
+// unchanged.
+func callAt(o *unstructured.Unstructured, address string) error {
+	hooks, found, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil || !found {
 		return err
 	}
@@ -57,17 +57,18 @@ func callAt(configuration *unstructured.Unstructured, address string) error {
 		}
 		hook["clientConfig"] = map[string]any{"url": "https://" + address + path}
 	}
-	return unstructured.SetNestedSlice(configuration.Object, hooks, "webhooks")
+	return unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }
 
-// DefaultQueue is the queue that every cluster has from the start.
+// DefaultQueue returns the Queue "default", which a new installation creates.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
 
-// admissionRules are the rules of queues, each followed by what binds it.
+// admissionRules are the names of the admission policies of queues, each followed by its bindings.
 var admissionRules = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
 	"requested_by", "requested_by_binding", "noted", "noted_binding", "require_queue", "require_queue_binding", "default_queue", "default_queue_binding"}
 
-// QueueAdmission lists the rules of who may use a queue, that this is noted, and that pods stay in theirs.
+// QueueAdmission returns the admission policies, with their bindings, that check who may use a queue, record the
+// requester, and keep pods in their queue.
 func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range admissionRules {
@@ -80,8 +81,8 @@ func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// UserRoles lists the roles of people: parts of the cluster roles view and edit, and the roles of those who see, use
-// and manage queues, and of those who read metrics.
+// UserRoles returns the roles of users: additions to the ClusterRoles view and edit, and roles to view, use and manage
+// queues and to read metrics.
 func UserRoles() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"view", "edit", "queue_viewer", "queue_user", "queue_manager", "metrics_reader"} {
@@ -94,10 +95,10 @@ func UserRoles() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// SchedulerClusterRole is the role that the scheduler has beside those of every scheduler.
+// SchedulerClusterRole returns the role of the t9k-scheduler in addition to the roles of kube-scheduler.
 func SchedulerClusterRole() (*unstructured.Unstructured, error) { return read("scheduler/role.yaml") }
 
-// SchedulerRole lists what lets a scheduler of this user name follow groups and queues.
+// SchedulerRole returns SchedulerClusterRole and its binding to a user, for a scheduler outside of the cluster.
 func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 	role, err := SchedulerClusterRole()
 	if err != nil {
@@ -111,10 +112,10 @@ func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{role, binding}, nil
 }
 
-// ConsoleClusterRole is what the console of an installation may do. What it needs to archive logs is apart.
+// ConsoleClusterRole returns the role of an installed console, without the right to read logs for the archive.
 func ConsoleClusterRole() (*unstructured.Unstructured, error) { return read("console/role.yaml") }
 
-// OperatorRoles lists the roles of the operator: ClusterRoles and Roles in its namespace.
+// OperatorRoles returns the roles of the operator: ClusterRoles, and Roles in its namespace.
 func OperatorRoles() ([]*unstructured.Unstructured, error) {
 	var roles []*unstructured.Unstructured
 	for _, file := range []string{"rbac/role.yaml", "webhook/rbac.yaml", "webhook/certificate_rbac.yaml"} {

@@ -85,7 +85,7 @@ func ParseCursor(text string) (Cursor, error) {
 	return Cursor{time.UnixMilli(ms).UTC(), uid}, nil
 }
 
-// UsageQuery selects usage.
+// UsageQuery is a query of the sums of resource use: a time span, what to group them by, and an optional namespace.
 type UsageQuery struct {
 	Span
 	By By

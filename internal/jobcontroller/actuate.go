@@ -224,9 +224,9 @@ func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.S
 	})
 }
 
-// inParallel sends a request for each item, up to most of them concurrently, until the first error. It calls settle
+// inParallel sends a request for each item, up to limit of them concurrently, until the first error. It calls settle
 // with one outcome at a time: with all successes, and with failures up to the first for which settle returns an error.
-func inParallel[In, Out any](most int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
+func inParallel[In, Out any](limit int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
 	var (
 		mu    sync.Mutex
 		wg    sync.WaitGroup
@@ -242,7 +242,7 @@ func inParallel[In, Out any](most int, all []In, send func(In) (Out, error), set
 		next++
 		return all[next-1], true
 	}
-	for range min(len(all), most) {
+	for range min(len(all), limit) {
 		wg.Go(func() {
 			for item, ok := take(); ok; item, ok = take() {
 				out, err := send(item)

@@ -40,12 +40,12 @@ import (
 // workers is the number of jobs that are reconciled concurrently. Each waits for the API server most of the time.
 const workers = 32
 
-// retryFirst is the delay after a failed pass. It doubles with each consecutive failure, up to retryMost.
-const retryFirst, retryMost = 20 * time.Millisecond, 30 * time.Second
+// firstRetry is the delay after a failed pass. It doubles with each consecutive failure, up to maxRetry.
+const firstRetry, maxRetry = 20 * time.Millisecond, 30 * time.Second
 
 // Retries returns the rate limiter that delays passes after failed ones.
 func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry)
 }
 
 // Owned is a kind of object that a job owns.

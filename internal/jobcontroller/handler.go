@@ -86,6 +86,6 @@ func podPhase(o client.Object) corev1.PodPhase {
 
 // gathering returns how long pod events of a job with n replicas are collected before a pass.
 func gathering(n int64) time.Duration {
-	const base, perReplica, most = 5 * time.Millisecond, 100 * time.Microsecond, 500 * time.Millisecond
-	return min(base+time.Duration(n)*perReplica, most)
+	const base, perReplica, limit = 5 * time.Millisecond, 100 * time.Microsecond, 500 * time.Millisecond
+	return min(base+time.Duration(n)*perReplica, limit)
 }

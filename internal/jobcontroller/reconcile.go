@@ -140,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // object does not belong to the job. The pass that writes the refusal to the job's status follows immediately.
 func nameDelay(seen *engine.Seen) time.Duration {
 	if len(seen.Refusals) == 0 {
-		return retryFirst
+		return firstRetry
 	}
 	return nameTakenDelay
 }

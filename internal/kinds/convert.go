@@ -88,15 +88,15 @@ func replicasOf(n *int32) int {
 	return int(*n)
 }
 
-// mostReplicas is the largest number of replicas that a job can have under any limits. It bounds the memory for the
+// maxReplicas is the largest number of replicas that a job can have under any limits. It bounds the memory for the
 // conversion of finish rules.
-const mostReplicas = 10_000_000
+const maxReplicas = 10_000_000
 
 // counted checks the total number of replicas after all roles have been appended. It returns whether the number is
 // small enough to handle each replica.
 func (c *conversion) counted() bool {
 	total := c.job.Replicas()
-	sane := !c.badCount && total <= mostReplicas
+	sane := !c.badCount && total <= maxReplicas
 	c.uninterpretable = c.uninterpretable || !sane || total == 0
 	return sane
 }

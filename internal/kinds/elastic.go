@@ -24,7 +24,7 @@ func (c *conversion) elastic(spec *batch.PyTorchTrainingJobSpec) {
 		return
 	}
 	lo, hi, want := elasticSize(spec.Elastic)
-	if c.uninterpretable = c.uninterpretable || lo < 1 || lo > hi || hi > mostReplicas; c.uninterpretable || len(spec.ReplicaSpecs) == 0 {
+	if c.uninterpretable = c.uninterpretable || lo < 1 || lo > hi || hi > maxReplicas; c.uninterpretable || len(spec.ReplicaSpecs) == 0 {
 		return
 	}
 	weights := make([]int, len(spec.ReplicaSpecs))
@@ -64,7 +64,7 @@ func (v *validator) elastic(spec *batch.PyTorchTrainingJobSpec, path *field.Path
 	v.bound(e.MinReplicas, path.Child("minReplicas"))
 	v.bound(e.MaxReplicas, path.Child("maxReplicas"))
 	lo, hi, want := elasticSize(e)
-	limit := min(v.limits.MaxReplicas, mostReplicas)
+	limit := min(v.limits.MaxReplicas, maxReplicas)
 	switch {
 	case len(v.errs) > before:
 	case lo > hi:
@@ -131,7 +131,8 @@ func share(n int, weights []int) []int {
 	return shares
 }
 
-// defaultPyTorch sets the number of replicas of an elastic job, because autoscalers do nothing without a number.
+// defaultPyTorch sets expectedReplicas of an elastic job to minReplicas if it is unset or 0. Autoscalers do not scale a
+// job without a value.
 func defaultPyTorch(o Object) {
 	spec := &o.(*batch.PyTorchTrainingJob).Spec
 	if isElastic(spec) && orZero(spec.Elastic.ExpectedReplicas) == 0 {

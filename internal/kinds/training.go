@@ -160,8 +160,8 @@ func address(host string, port int32) string {
 	return fmt.Sprintf("%s:%d", host, port)
 }
 
-// training rejects changes of the fields that training jobs have in common. The run policy may change except for
-// restartScope.
+// training adds an error for each changed field that training jobs have in common and that is immutable. The run policy
+// may change except for restartScope.
 func (c *changes) training(path *field.Path, updated, old *batch.TrainingSpec) {
 	c.runMode(path.Child("runMode"), updated.RunMode, old.RunMode)
 	c.keep(path.Child("runPolicy", "restartScope"), restartScope(orZero(updated.RunPolicy).RestartScope), restartScope(orZero(old.RunPolicy).RestartScope))
@@ -169,7 +169,7 @@ func (c *changes) training(path *field.Path, updated, old *batch.TrainingSpec) {
 	c.scheduler(path.Child("scheduler"), updated.Scheduler, old.Scheduler)
 }
 
-// trainingRole rejects changes of a role.
+// trainingRole adds an error for each changed field of a role that is immutable: replicas, restartPolicy and template.
 func (c *changes) trainingRole(path *field.Path, updated, old *batch.TrainingReplicaSpec) {
 	c.keep(path.Child("replicas"), replicasOf(updated.Replicas), replicasOf(old.Replicas))
 	c.keep(path.Child("restartPolicy"), orOnFailure(updated.RestartPolicy), orOnFailure(old.RestartPolicy))

@@ -135,7 +135,7 @@ func (v *validator) replicas(path *field.Path) bool {
 	}
 	v.atMost(maxRoles, len(v.job.Roles), "roles", path)
 	v.replicaNames()
-	total, limit := v.job.Replicas(), min(v.limits.MaxReplicas, mostReplicas)
+	total, limit := v.job.Replicas(), min(v.limits.MaxReplicas, maxReplicas)
 	switch {
 	case v.badCount:
 		return false

@@ -43,7 +43,8 @@ func WithoutConsole() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return c == Console })
 }
 
-// consoleBase is the console's standard settings. Its only user learns at once what they may do.
+// consoleBase returns the console's default configuration. Access reviews are cached for a second only, because the
+// console has one user.
 func consoleBase(d Dir, c *Config) string {
 	return fmt.Sprintf(`{server: {bindAddress: "%s"}, health: {bindAddress: "0"}, metrics: {bindAddress: "0"}, clusterName: %q, accessCacheTime: 1s, archive: {address: %q}}`,
 		c.loopback(Console), d.Name(), d.join("archive.db"))

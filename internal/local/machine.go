@@ -125,7 +125,7 @@ func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, 
 	return servers.Wait()
 }
 
-// grace is how long pods may take to terminate when the context of Run ends.
+// grace returns how long pods may take to terminate when the context of Run ends.
 func (m *Machine) grace() time.Duration {
 	if m.Ephemeral {
 		return 0

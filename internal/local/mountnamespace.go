@@ -83,8 +83,9 @@ var kubeletSysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// coverKubeletPaths covers the paths of the machine that the kubelet changes, in this process's mount namespace. Mounts
-// of the machine still propagate into the namespace; mounts made here do not propagate out.
+// coverKubeletPaths mounts private directories over the paths of the machine that the kubelet writes to, in this
+// process's mount namespace. Mounts of the machine still propagate into the namespace; mounts made here do not propagate
+// out.
 func coverKubeletPaths(d Dir, c *Config) error {
 	volumes := -1
 	if c.Runtime == RuntimeContainerd {

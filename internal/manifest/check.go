@@ -23,9 +23,9 @@ type Checker struct {
 	Namespace string
 	// Limits are the limits against which jobs are validated.
 	Limits kinds.Limits
-	// MostFaults is the largest number of faults that are reported for one object; zero means all. The time to find the
+	// MaxFaults is the largest number of faults that are reported for one object; zero means all. The time to find the
 	// line of a fault grows with the number of fields in the object.
-	MostFaults int
+	MaxFaults int
 
 	definitions map[schema.GroupVersionResource]*definition
 }
@@ -42,14 +42,14 @@ type Result struct {
 	// Unknown is true for objects that were not checked because this program has no schema for them.
 	Unknown bool
 
-	// most is Checker.MostFaults.
-	most int
+	// limit is Checker.MaxFaults.
+	limit int
 }
 
 // Check returns the faults and warnings that admission would return for an object. The error is a failure of this
 // program, not of the manifest.
 func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
-	r := Result{Doc: d, most: c.MostFaults}
+	r := Result{Doc: d, limit: c.MaxFaults}
 	gvk := d.Object.GroupVersionKind()
 	names, version := known(gvk.Group)
 	switch {
@@ -78,7 +78,7 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 }
 
 func (r *Result) fault(path, message string) {
-	if r.most > 0 && len(r.Faults) >= r.most {
+	if r.limit > 0 && len(r.Faults) >= r.limit {
 		return
 	}
 	r.Faults = append(r.Faults, r.Fault(path, message))

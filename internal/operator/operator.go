@@ -114,7 +114,7 @@ func (o *options) readSettings(base *configv1alpha1.OperatorConfiguration) error
 	return nil
 }
 
-// jobOptions are the settings of the controllers of jobs.
+// jobOptions returns the settings of the controllers of jobs.
 func (o *options) jobOptions() jobcontroller.Options {
 	c := &o.settings.Jobs
 	return jobcontroller.Options{
@@ -127,12 +127,12 @@ func (o *options) jobOptions() jobcontroller.Options {
 	}
 }
 
-// limits are the limits that every job must respect.
+// limits returns the limits of every job.
 func (o *options) limits() kinds.Limits {
 	return kinds.Limits{MaxReplicas: int(*o.settings.Jobs.MaxReplicas)}
 }
 
-// tensorBoardOptions are the settings of the controller of TensorBoards.
+// tensorBoardOptions returns the settings of the controller of TensorBoards.
 func (o *options) tensorBoardOptions() tensorboard.Options {
 	c := &o.settings.TensorBoards
 	return tensorboard.Options{

@@ -22,11 +22,11 @@ import (
 // interval is the interval between two reviews if no permission is missing.
 const interval = 10 * time.Minute
 
-// While a permission is missing, the delay before the next review doubles from firstDelay to longestDelay: a new
+// While a permission is missing, the delay before the next review doubles from firstDelay to maxDelay: a new
 // cluster may not have created all roles yet.
 const (
-	firstDelay   = 200 * time.Millisecond
-	longestDelay = 5 * time.Second
+	firstDelay = 200 * time.Millisecond
+	maxDelay   = 5 * time.Second
 )
 
 // Review reviews the permissions of one program. The fields up to Needed must be set; Review must not be copied.
@@ -55,7 +55,8 @@ func (r *Review) Problem() error {
 	return r.problem
 }
 
-// Run reviews the permissions until ctx ends: soon again while one is missing, and rarely afterwards.
+// Run reviews the permissions until ctx ends, with a short, growing delay while one is missing and at the normal
+// interval otherwise.
 func (r *Review) Run(ctx context.Context) {
 	delays := newDelays()
 	for {
@@ -78,7 +79,7 @@ func (r *Review) Run(ctx context.Context) {
 }
 
 func newDelays() *wait.Backoff {
-	return &wait.Backoff{Duration: firstDelay, Factor: 2, Steps: 100, Cap: longestDelay}
+	return &wait.Backoff{Duration: firstDelay, Factor: 2, Steps: 100, Cap: maxDelay}
 }
 
 // review asks for each permission. It keeps the last result if the API server does not answer.

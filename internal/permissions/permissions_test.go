@@ -39,11 +39,11 @@ func TestDelaysEndAtTheLongest(t *testing.T) {
 		t.Errorf("the first delay is %s", first)
 	}
 	for range 200 {
-		if d := delays.Step(); d > longestDelay {
+		if d := delays.Step(); d > maxDelay {
 			t.Fatalf("a delay of %s", d)
 		}
 	}
-	if d := delays.Step(); d != longestDelay {
+	if d := delays.Step(); d != maxDelay {
 		t.Errorf("the last delay is %s", d)
 	}
 }

@@ -49,7 +49,8 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	return &Shapes{objects: mgr.GetClient(), cache: mgr.GetCache(), profiles: profiles}, nil
 }
 
-// Watch begins to watch queues, groups and profiles. Without it, the first admission request would wait for the caches.
+// Watch starts the informers of queues, PodGroups and profiles, so that the first admission request does not wait for
+// them.
 func (s *Shapes) Watch(ctx context.Context) error {
 	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {

@@ -216,7 +216,8 @@ func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.Create
 // pod, because the pod may have been deleted before the cache could show it.
 const maxCreationLag = 10 * time.Second
 
-// forgetUnseen drops the success of the last pod with a name if the cache shows the creation of that pod too late.
+// forgetUnseen marks the end of the last pod with a name as ambiguous if the operator's cache does not show the pod
+// more than maxCreationLag after its creation. The operator may then never have observed that end.
 func (o *operator) forgetUnseen(name string) {
 	if t := o.w.last(name); t.watched && o.podPos[name] <= t.creation && o.w.now.Sub(t.created) > maxCreationLag {
 		t.ambiguous = true

@@ -266,7 +266,7 @@ func (o *operator) objectEvent(kind string, before, after client.Object) {
 	}
 }
 
-// checkWake checks that the operator waits for deadlines.
+// checkWake fails the world if a running job with a deadline has no reconcile scheduled.
 func (o *operator) checkWake() {
 	w := o.w
 	if o.jobPos < len(w.jobLog) || w.obj == nil || w.job.Deadline == nil {

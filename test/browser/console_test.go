@@ -371,7 +371,7 @@ func (l *live) refused(t *testing.T) {
 	b := open(t, l.console)
 	b.visit("/")
 	evaluate[string](b, `document.querySelector('nav a').style.color = '#999'; document.querySelector('main').style.width = '3000px'`)
-	if wrong := strings.Join(evaluate[[]string](b, fmt.Sprintf("%s(%v)", look, leastContrast)), "\n"); !strings.Contains(wrong, "contrast 2.8") || !strings.Contains(wrong, "the page is 1680 wide") {
+	if wrong := strings.Join(evaluate[[]string](b, fmt.Sprintf("%s(%v)", look, minContrast)), "\n"); !strings.Contains(wrong, "contrast 2.8") || !strings.Contains(wrong, "the page is 1680 wide") {
 		t.Errorf("of a pale link and a wide page is found: %s", wrong)
 	}
 	evaluate[bool](b, `document.body.insertAdjacentHTML('beforeend', '<img src="data:," onerror="document.title=1"><div style="color:red"></div>') ?? true`)

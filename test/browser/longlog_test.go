@@ -27,9 +27,9 @@ const (
 	// longLog is the number of lines of a long log, failedAt the number of its only line with an error, and longestAt
 	// the number of its longest line.
 	longLog, failedAt, longestAt = 100_000, 61_234, 123
-	// keptLines is the largest number of lines that a page keeps, and mostRows the largest number of lines that have
+	// keptLines is the largest number of lines that a page keeps, and maxRows the largest number of lines that have
 	// elements.
-	keptLines, mostRows = 200_000, 1_200
+	keptLines, maxRows = 200_000, 1_200
 )
 
 // logLines returns the lines of a log from number from to number to.
@@ -124,7 +124,7 @@ func TestLongLog(t *testing.T) {
 	s.written <- logLines(longLog+2, longLog+2)
 	b.shows("100,002 lines, live")
 	b.awaits("the page stays where the user has looked", lineVisible(longestAt))
-	if got := evaluate[[]int](b, sampledRows); got[0] > mostRows || got[1] > 0 {
+	if got := evaluate[[]int](b, sampledRows); got[0] > maxRows || got[1] > 0 {
 		t.Errorf("%d lines have elements at once, and %d visible parts were not full", got[0], got[1])
 	}
 	if got, want := evaluate[[]int](b, allLines), []int{1, longLog + 2, longLog + 2, 0}; !slices.Equal(got, want) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// leastContrast is the smallest contrast that text may have (WCAG 2, level AA).
-const leastContrast = 4.5
+// minContrast is the smallest contrast that text may have (WCAG 2, level AA).
+const minContrast = 4.5
 
 // look is JavaScript that returns the visual defects of the current page: text with too little contrast, and elements
 // that overflow the page to the right. The background of a text is composed of the backgrounds of all enclosing
@@ -91,7 +91,7 @@ func (b *tab) looksGood() {
 		b.theme(theme)
 		for _, width := range []int64{360, 1280, 2560} {
 			b.size(width, 900)
-			if wrong := evaluate[[]string](b, fmt.Sprintf("%s(%v)", look, leastContrast)); len(wrong) > 0 {
+			if wrong := evaluate[[]string](b, fmt.Sprintf("%s(%v)", look, minContrast)); len(wrong) > 0 {
 				b.Errorf("%s, %s, %d px:\n\t%s", evaluate[string](b, "location.pathname + location.search"), theme, width, strings.Join(wrong, "\n\t"))
 			}
 		}

@@ -1,5 +1,5 @@
-// Package crds names the modules whose CustomResourceDefinitions the tests of the chart install, each by a small package of
-// it. It has no code. The module is apart, so that their dependencies meet those of nobody else.
+// Package crds imports a small package of each module whose CustomResourceDefinitions the tests of the chart install,
+// so that `go mod` keeps the module. It is a separate module, so that its dependencies do not affect ours.
 package crds
 
 import (

@@ -151,8 +151,8 @@ func newKiller(s *space, victims ...string) *killer {
 	return k
 }
 
-// longestLife is the longest time from when all components are ready until the next kill.
-const longestLife = 600 * time.Millisecond
+// maxLife is the longest time from when all components are ready until the next kill.
+const maxLife = 600 * time.Millisecond
 
 func (k *killer) run() {
 	rng := rand.New(rand.NewPCG(k.seed, 0))
@@ -160,7 +160,7 @@ func (k *killer) run() {
 		select {
 		case <-k.quit:
 			return
-		case <-time.After(time.Duration(rng.Int64N(int64(longestLife)))):
+		case <-time.After(time.Duration(rng.Int64N(int64(maxLife)))):
 		}
 		began := time.Now()
 		if err := k.killOnce(k.victims[rng.IntN(len(k.victims))]); err != nil {

@@ -106,10 +106,10 @@ func fields(path string) (map[string]float64, error) {
 
 // tail returns the end of the process's log.
 func (p *process) tail() string {
-	const most = 2000
+	const limit = 2000
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-most):])
+	return string(text[max(0, len(text)-limit):])
 }

@@ -11,9 +11,9 @@ import (
 // arbitrarily large exponents: clients cannot parse 1e1.5, and parsing 1e-9999999 never ends.
 const quantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
 
-// mostResources is the largest number of entries in a list of resources that CEL rules read. The rules' cost must be
+// maxResources is the largest number of entries in a list of resources that CEL rules read. The rules' cost must be
 // bounded, and the Go type cannot express this bound.
-const mostResources = 64
+const maxResources = 64
 
 // fit limits every value that may be a number or a string to the range of the Go types. The API server checks the
 // format of integers but not of these values, and one stored object that cannot be decoded would keep a controller from
@@ -29,7 +29,7 @@ func fit(n *yaml.Node) {
 		}
 	}
 	if value(n, "x-kubernetes-validations") != nil && value(n, "additionalProperties", "x-kubernetes-int-or-string") != nil {
-		set(n, "maxProperties", mostResources)
+		set(n, "maxProperties", maxResources)
 	}
 	for _, child := range n.Content {
 		fit(child)

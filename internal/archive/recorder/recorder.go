@@ -108,7 +108,7 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 		defer r.mu.Unlock()
 		r.room.Broadcast()
 	})
-	r.watch(ctx)
+	r.watchAll(ctx)
 	return r, nil
 }
 

@@ -21,14 +21,14 @@ import (
 // before it finds the job's pods missing.
 const firstLists = 10 * time.Second
 
-// watch starts the watches of jobs, of events about jobs, of pods, and then of warnings about pods.
-func (r *Recorder) watch(ctx context.Context) {
+// watchAll starts the watches of jobs, of events about jobs, of pods, and then of warnings about pods.
+func (r *Recorder) watchAll(ctx context.Context) {
 	jobs, all := newLatch(len(kinds.All)), newLatch(2*len(kinds.All)+2)
 	for i := range kinds.All {
 		k := &kinds.All[i]
 		listed, counted, noted := jobs.done(), all.done(), all.done()
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": batch.GroupVersion.String(), "kind": k.Name}}
-		r.follow(ctx, r.jobs(k), object, &stream[*unstructured.Unstructured]{
+		r.watch(ctx, r.jobs(k), object, &stream[*unstructured.Unstructured]{
 			seen: func(o *unstructured.Unstructured, gone bool) { r.job(ctx, k, o, gone) },
 			all: func(present []*unstructured.Unstructured) {
 				r.jobsAre(ctx, k, uids(present))
@@ -36,7 +36,7 @@ func (r *Recorder) watch(ctx context.Context) {
 				counted()
 			},
 		})
-		r.follow(ctx, r.events(k), &corev1.Event{}, &stream[*corev1.Event]{
+		r.watch(ctx, r.events(k), &corev1.Event{}, &stream[*corev1.Event]{
 			seen: func(e *corev1.Event, gone bool) {
 				if !gone {
 					r.event(ctx, e)
@@ -53,7 +53,7 @@ func (r *Recorder) watch(ctx context.Context) {
 		}
 		counted, warned := all.done(), all.done()
 		warnings := sync.OnceFunc(func() {
-			r.follow(ctx, r.warnings(), &corev1.Event{}, &stream[*corev1.Event]{
+			r.watch(ctx, r.warnings(), &corev1.Event{}, &stream[*corev1.Event]{
 				seen: func(e *corev1.Event, gone bool) {
 					if !gone {
 						r.warning(ctx, e)
@@ -62,7 +62,7 @@ func (r *Recorder) watch(ctx context.Context) {
 				all: func([]*corev1.Event) { warned() },
 			})
 		})
-		r.follow(ctx, r.pods(), &corev1.Pod{}, &stream[*corev1.Pod]{
+		r.watch(ctx, r.pods(), &corev1.Pod{}, &stream[*corev1.Pod]{
 			seen: func(p *corev1.Pod, gone bool) { r.pod(ctx, p, gone) },
 			all: func(present []*corev1.Pod) {
 				r.podsAre(ctx, uids(present))
@@ -94,8 +94,8 @@ func (l *latch) done() func() {
 	})
 }
 
-// follow lists and watches a resource until ctx ends.
-func (r *Recorder) follow(ctx context.Context, lw cache.ListerWatcher, object runtime.Object, s cache.ReflectorStore) {
+// watch lists and watches a resource until ctx ends.
+func (r *Recorder) watch(ctx context.Context, lw cache.ListerWatcher, object runtime.Object, s cache.ReflectorStore) {
 	reflector := cache.NewReflectorWithOptions(lw, object, s, cache.ReflectorOptions{})
 	r.running.Go(func() { reflector.RunWithContext(ctx) })
 }

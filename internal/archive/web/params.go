@@ -68,14 +68,14 @@ func (p *params) truth(name string) bool {
 	return p.oneOf(name, "false", "true") == "true"
 }
 
-func (p *params) count(name string, otherwise, most int) int {
+func (p *params) count(name string, otherwise, limit int) int {
 	text := p.Get(name)
 	if text == "" {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > most {
-		p.wrong(name, "a number up to "+strconv.Itoa(most))
+	if err != nil || n < 0 || n > limit {
+		p.wrong(name, "a number up to "+strconv.Itoa(limit))
 		return otherwise
 	}
 	return n

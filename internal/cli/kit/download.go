@@ -13,8 +13,8 @@ import (
 // downloadTimeout limits the download of a manifest.
 const downloadTimeout = time.Minute
 
-// mostRedirects is the largest number of redirects that download follows.
-const mostRedirects = 10
+// maxRedirects is the largest number of redirects that download follows.
+const maxRedirects = 10
 
 // isAddress reports whether the name of a manifest is an address.
 func isAddress(name string) bool {
@@ -49,8 +49,8 @@ func sameTrust(to *http.Request, via []*http.Request) error {
 	if !trusted(to.URL) {
 		return fmt.Errorf("it redirects to %s, and only https can be trusted over a network", to.URL.Redacted())
 	}
-	if len(via) >= mostRedirects {
-		return fmt.Errorf("it redirects more than %d times", mostRedirects)
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
 	}
 	return nil
 }

@@ -71,8 +71,8 @@ func rerun(ctx context.Context, p *kit.Program, o *options, address string) erro
 	return progress.Watch(ctx, p, c, []*kit.Job{again}, progress.Options{Logs: o.logs})
 }
 
-// mostCopies is the largest number that is tried in the name of a copy.
-const mostCopies = 1000
+// maxCopies is the largest number that is tried in the name of a copy.
+const maxCopies = 1000
 
 // create creates a copy of a job. If name is empty, the copy gets the first free numbered name.
 func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.Job, error) {
@@ -86,7 +86,7 @@ func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.
 	if name != "" {
 		return put(name)
 	}
-	for n := 2; n <= mostCopies; n++ {
+	for n := 2; n <= maxCopies; n++ {
 		again, err := put(fmt.Sprintf("%s-%d", j.GetName(), n))
 		switch {
 		case apierrors.IsInvalid(err):
@@ -95,5 +95,5 @@ func create(ctx context.Context, c *kit.Cluster, j *kit.Job, name string) (*kit.
 			return again, err
 		}
 	}
-	return nil, fmt.Errorf("the names %s-2 to %s-%d are taken: choose one with --name", j.GetName(), j.GetName(), mostCopies)
+	return nil, fmt.Errorf("the names %s-2 to %s-%d are taken: choose one with --name", j.GetName(), j.GetName(), maxCopies)
 }

@@ -31,7 +31,7 @@ type Options struct {
 	Done, Already string
 }
 
-// flip sets a switch of the chosen jobs with one request for each job.
+// flip turns a run-mode switch of the selected jobs on or off, with one request for each job.
 func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, addresses []string) error {
 	c, jobs, err := p.Choose(ctx, &o.choice, addresses)
 	if err != nil {

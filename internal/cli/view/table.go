@@ -30,9 +30,9 @@ type Table struct {
 
 const (
 	columnGap = 3
-	// leastText is the smallest width of a column of sentences. hanging is the indent of sentences below their row.
-	leastText = 30
-	hanging   = "    "
+	// minText is the smallest width of a column of sentences. hanging is the indent of sentences below their row.
+	minText = 30
+	hanging = "    "
 )
 
 // Lines renders the table. Each line is indented and at most width characters long; 0 means unlimited. If the table is
@@ -136,7 +136,7 @@ func (l *layout) fit(room int) {
 		text := l.widths[last]
 		l.widths[last] = 0
 		left := room - l.total() - l.gap
-		if left >= min(text, leastText) {
+		if left >= min(text, minText) {
 			l.widths[last] = left
 			return
 		}

@@ -80,14 +80,14 @@ func (h *hub) publish(topic string) {
 	h.published[topic]++
 	if topic == "" {
 		for t := range h.subscribers {
-			h.tell(t)
+			h.notify(t)
 		}
 		return
 	}
-	h.tell(topic)
+	h.notify(topic)
 }
 
-func (h *hub) tell(topic string) {
+func (h *hub) notify(topic string) {
 	for _, ch := range h.subscribers[topic] {
 		select {
 		case ch <- struct{}{}:

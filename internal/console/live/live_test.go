@@ -303,12 +303,12 @@ func TestPastPods(t *testing.T) {
 	if one, other := kept("one"), kept("other"); one != 1 || other != 0 {
 		t.Errorf("%d pods of the job and %d of another one of its name are kept, want 1 and 0", one, other)
 	}
-	for n := range mostPast {
+	for n := range maxPods {
 		pods.OnDelete(podOf("one", n+3))
 	}
 	all, _ := c.past.of(key("one"))
-	if len(all) != mostPast || slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.Name == "w-2" }) {
-		t.Errorf("%d pods are kept, want the newest %d", len(all), mostPast)
+	if len(all) != maxPods || slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.Name == "w-2" }) {
+		t.Errorf("%d pods are kept, want the newest %d", len(all), maxPods)
 	}
 	jobs.OnDelete(job("red", "a", "one"))
 	pods.OnDelete(podOf("one", 2)) // with background deletion, a job is deleted before its pods
@@ -319,11 +319,11 @@ func TestPastPods(t *testing.T) {
 		t.Errorf("%d pods of the job that is gone and %d of its successor are kept, want 0 and 1", one, two)
 	}
 	jobs.OnUpdate(job("red", "a", "two"), job("red", "a", "three")) // the watch missed the deletion of the job
-	for n := range 2 * mostPast {
+	for n := range 2 * maxPods {
 		pods.OnDelete(podOf("three", n))
 		c.past.forget(key("three"))
 	}
-	if c.past.kept != 0 || len(c.past.pods) != 0 || len(c.past.order) > 2*mostPast {
+	if c.past.kept != 0 || len(c.past.pods) != 0 || len(c.past.order) > 2*maxPods {
 		t.Errorf("of jobs that are gone %d pods are kept, in a list of %d", c.past.kept, len(c.past.order))
 	}
 }

@@ -26,11 +26,11 @@ type pastPod struct {
 	uid types.UID
 }
 
-// mostPast is the largest number of kept pods, and mostConditions the largest number of kept conditions of one job. The
+// maxPods is the largest number of kept pods, and maxConditions the largest number of kept conditions of one job. The
 // oldest are dropped first.
 const (
-	mostPast       = 20_000
-	mostConditions = 500
+	maxPods       = 20_000
+	maxConditions = 500
 )
 
 // note keeps a pod of a job.
@@ -51,11 +51,11 @@ func (p *past) note(key string, pod *corev1.Pod) {
 		p.order = append(p.order, pastPod{key, pod.UID})
 	}
 	of[pod.UID] = asked(last, pod)
-	for p.kept > mostPast {
+	for p.kept > maxPods {
 		p.drop(p.order[0])
 		p.order = p.order[1:]
 	}
-	if len(p.order) > 2*mostPast {
+	if len(p.order) > 2*maxPods {
 		p.order = slices.DeleteFunc(p.order, func(o pastPod) bool { return p.pods[o.key][o.uid] == nil })
 	}
 }
@@ -91,7 +91,7 @@ func (p *past) noteCondition(key string, c *batch.JobCondition) {
 		p.conditions = map[string][]batch.JobCondition{}
 	}
 	all := append(p.conditions[key], *c)
-	p.conditions[key] = all[max(0, len(all)-mostConditions):]
+	p.conditions[key] = all[max(0, len(all)-maxConditions):]
 }
 
 // of returns the kept pods and conditions of a job.

@@ -16,12 +16,12 @@ import (
 	"tensorstack.dev/batch/internal/steer"
 )
 
-// mostForm is the largest size of a form in bytes.
-const mostForm = 1 << 20
+// maxFormSize is the largest size of a form in bytes.
+const maxFormSize = 1 << 20
 
 // act performs an action on one job.
 func (s *visit) act(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	j, err := s.find(r)
 	if err != nil {
 		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())
@@ -31,12 +31,12 @@ func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusConflict, "It was not done", another(j))
 		return
 	}
-	said, to, err := s.do(r.Context(), j, r.PathValue("verb"), r.PostFormValue("name"), r.PostFormValue("replicas"))
+	notice, to, err := s.do(r.Context(), j, r.PathValue("verb"), r.PostFormValue("name"), r.PostFormValue("replicas"))
 	if err != nil {
 		s.problem(w, r, http.StatusConflict, "It was not done", err.Error())
 		return
 	}
-	s.leaveNotice(w, said)
+	s.leaveNotice(w, notice)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
@@ -46,7 +46,7 @@ func another(j *observed.Job) string {
 }
 
 // do performs an action. It returns the message for the user and the path of the next page.
-func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (said, to string, err error) {
+func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (notice, to string, err error) {
 	path := view.JobPath(j.Kind, j.GetNamespace(), j.GetName())
 	action := view.ActionOf(j, verb)
 	if action == nil {
@@ -61,8 +61,8 @@ func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas st
 		return j.Ref() + map[bool]string{true: " is going into debug mode.", false: " is leaving debug mode."}[verb == "debug-on"], path, err
 	case "scale":
 		n, err := strconv.Atoi(replicas)
-		if err != nil || n < action.Least || n > action.Most {
-			return "", "", fmt.Errorf("%q is no number of replicas from %d to %d", replicas, action.Least, action.Most)
+		if err != nil || n < action.Min || n > action.Max {
+			return "", "", fmt.Errorf("%q is no number of replicas from %d to %d", replicas, action.Min, action.Max)
 		}
 		return fmt.Sprintf("%s is scaling to %d replicas.", j.Ref(), n), path, s.steer.Resize(ctx, j, n)
 	case "rerun":
@@ -91,7 +91,7 @@ var many = map[string]bool{"pause": true, "resume": true, "delete": true}
 
 // askMany asks the user to confirm an action on those of the selected jobs to which it applies.
 func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	verb := r.FormValue("verb")
 	if !many[verb] {
 		s.problem(w, r, http.StatusNotFound, "There is no such action", "Choose pause, resume or delete.")
@@ -124,7 +124,7 @@ func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
 
 // actMany performs an action on several jobs.
 func (s *visit) actMany(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	verb := r.PostFormValue("verb")
 	if !many[verb] {
 		s.problem(w, r, http.StatusNotFound, "There is no such action", "Choose pause, resume or delete.")

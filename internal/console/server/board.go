@@ -21,7 +21,7 @@ type boardPage struct {
 
 // openBoard opens the TensorBoard of a job at an address of this machine, and redirects to that address.
 func (s *visit) openBoard(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	j, err := s.find(r)
 	if err != nil {
 		s.problem(w, r, http.StatusNotFound, "No such job", err.Error())

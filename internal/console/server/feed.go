@@ -16,8 +16,8 @@ const (
 	// coalesce is how long a feed waits for further changes before it renders. A feed that takes long to render waits
 	// longer, so that rendering uses at most a tenth of a CPU.
 	coalesce = 80 * time.Millisecond
-	// moveInterval is the interval at which content that depends on the current time is rendered.
-	moveInterval = 5 * time.Second
+	// refreshInterval is the interval at which content that depends on the current time is rendered.
+	refreshInterval = 5 * time.Second
 	// keepAlive is the longest time between two messages of a stream.
 	keepAlive = 20 * time.Second
 )
@@ -183,15 +183,15 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 		checked = tick.C
 	}
 	for {
-		var moved <-chan time.Time
-		if moves := f.shown().moves; moves != nil && moves() {
-			moved = time.After(moveInterval)
+		var due <-chan time.Time
+		if changes := f.shown().timeDependent; changes != nil && changes() {
+			due = time.After(refreshInterval)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-notices:
-		case <-moved:
+		case <-due:
 		case <-checked:
 		}
 		select {

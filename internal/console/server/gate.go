@@ -77,7 +77,8 @@ func NewKeyGate(key ticket.Key, printer, port, host string) *Gate {
 	return g
 }
 
-// redeem reports whether a token opens a session. A token works once, and only until it expires.
+// redeem consumes a token and reports whether it was valid. A token is valid once, until TokenLifetime after it was
+// issued.
 func (g *Gate) redeem(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -195,7 +195,7 @@ func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Reque
 		all = append(all, l.Line)
 	}
 	out := newEvents(w)
-	for part := range slices.Chunk(all, mostAtOnce) {
+	for part := range slices.Chunk(all, maxLinesPerMessage) {
 		if out.sendLines(part, "") != nil {
 			return nil // the client has disconnected
 		}

@@ -52,7 +52,7 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 			p.Manifest = manifest(j)
 		}
 		return p
-	}, moves: func() bool {
+	}, timeDependent: func() bool {
 		j := s.Cache.Job(kind, namespace, name)
 		if j == nil {
 			return false

@@ -21,11 +21,11 @@ import (
 // Limits of a stream of logs.
 const (
 	// allTail is the largest number of lines with which a stream begins, for all replicas together. If there are many
-	// replicas, each has at least leastTail lines.
-	allTail, leastTail = 100_000, 100
-	// gather is how long lines are collected before they are sent, and mostAtOnce is the largest number of lines that
-	// are sent together.
-	gather, mostAtOnce = 150 * time.Millisecond, 5000
+	// replicas, each has at least minTail lines.
+	allTail, minTail = 100_000, 100
+	// flushInterval is how long lines are collected before they are sent. maxLinesPerMessage is the largest number of
+	// lines that are sent together.
+	flushInterval, maxLinesPerMessage = 150 * time.Millisecond, 5000
 	// mergePatience is how long a stream waits in vain for slow logs before it sends the lines of other logs without them.
 	mergePatience = 3 * time.Second
 	// goneTime is how long the log of a deleted pod is still read, because the pod's node may not answer.
@@ -138,7 +138,7 @@ func (t *logTail) look() (begun []*logReader) {
 	failedFirst(pods)
 	slices.SortStableFunc(pods, func(a, b logPod) int { return t.rank(&a) - t.rank(&b) })
 	names, _ := replicasOf(t.job)
-	tail := max(leastTail, int64(allTail/max(1, min(len(pods), view.ShownLogs))))
+	tail := max(minTail, int64(allTail/max(1, min(len(pods), view.ShownLogs))))
 	present, left, failed := map[types.UID]bool{}, 0, 0
 	for _, p := range pods {
 		present[p.pod.UID] = true
@@ -288,7 +288,7 @@ func isClosed(c <-chan struct{}) bool {
 // send sends collected lines in the order of their timestamps until the viewer disconnects, or until the job has
 // finished and all logs are read.
 func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}) {
-	tick := time.NewTicker(gather)
+	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	var batch []logItem
 	quiet, noted, changed := time.Now(), "", false
@@ -305,7 +305,7 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 			changed = true
 			continue
 		case i := <-t.lines:
-			if batch = append(batch, i); len(batch) < mostAtOnce {
+			if batch = append(batch, i); len(batch) < maxLinesPerMessage {
 				continue
 			}
 		case <-tick.C:
@@ -323,15 +323,15 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 			batch, quiet = batch[:0], time.Now()
 			continue
 		}
-		if ended, err := t.rest(out, &quiet); ended || err != nil {
+		if ended, err := t.idle(out, &quiet); ended || err != nil {
 			return
 		}
 	}
 }
 
-// rest is called while there are no lines. It ends the stream if there will be no more lines, and otherwise keeps the
-// connection alive.
-func (t *logTail) rest(out *events, quiet *time.Time) (ended bool, err error) {
+// idle ends the stream if no more lines can come, and otherwise keeps the connection alive. It is called while there
+// are no lines.
+func (t *logTail) idle(out *events, quiet *time.Time) (ended bool, err error) {
 	if why, over := t.over(); over && len(t.lines) == 0 {
 		return true, out.send("end", []byte(why))
 	}

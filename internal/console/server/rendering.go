@@ -30,19 +30,19 @@ type rendering struct {
 	private bool
 }
 
-// current returns the cached rendering for a key if it has this version and is not older than half of moveInterval.
+// current returns the cached rendering for a key if it has this version and is not older than half of refreshInterval.
 // Otherwise it returns a new, empty rendering and removes expired ones.
 func (r *renderings) current(key string, version uint64, now time.Time) *rendering {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if found := r.newest[key]; found != nil && found.version == version && now.Sub(found.began) <= moveInterval/2 {
+	if found := r.newest[key]; found != nil && found.version == version && now.Sub(found.began) <= refreshInterval/2 {
 		return found
 	}
 	if r.newest == nil {
 		r.newest = map[string]*rendering{}
 	}
 	for k, old := range r.newest {
-		if now.Sub(old.began) > moveInterval {
+		if now.Sub(old.began) > refreshInterval {
 			delete(r.newest, k)
 		}
 	}

@@ -117,8 +117,8 @@ type content struct {
 	topics   []string
 	// make returns the view model; nil if its object was deleted or may no longer be seen.
 	make func(now time.Time) any
-	// moves is true if the content depends on the current time.
-	moves func() bool
+	// timeDependent reports whether the content depends on the current time.
+	timeDependent func() bool
 	// former returns links to what remains of a deleted object, such as archived records; nil if there are none.
 	former func() []view.Link
 	// scope returns a key of the viewer's rights to the objects that make reads: viewers of one address with equal keys

@@ -297,13 +297,13 @@ func TestUsersWhoMaySeeTheSameShareARendering(t *testing.T) {
 	}
 	now := time.Now()
 	first := s.renderings.current("key", 1, now)
-	if again := s.renderings.current("key", 1, now.Add(moveInterval/2)); again != first {
+	if again := s.renderings.current("key", 1, now.Add(refreshInterval/2)); again != first {
 		t.Error("a rendering of the same version is not shared")
 	}
 	if again := s.renderings.current("key", 2, now); again == first {
 		t.Error("a rendering of an old version is shared")
 	}
-	if s.renderings.current("other", 1, now.Add(2*moveInterval)); len(s.renderings.newest) != 1 {
+	if s.renderings.current("other", 1, now.Add(2*refreshInterval)); len(s.renderings.newest) != 1 {
 		t.Errorf("%d renderings are kept, want the one that is in use", len(s.renderings.newest))
 	}
 }

@@ -23,10 +23,10 @@ const (
 	submitTime = 20 * time.Second
 	// appearTime is how long the redirect to the page of a new job waits until the cache has the job.
 	appearTime = 5 * time.Second
-	// renderedPerRole is the largest number of pods per role that are rendered. mostRendered is the approximate limit,
+	// renderedPerRole is the largest number of pods per role that are rendered. maxRendered is the approximate limit,
 	// in bytes, of all objects rendered for one manifest.
 	renderedPerRole = 4
-	mostRendered    = 1 << 20
+	maxRendered     = 1 << 20
 )
 
 // submitForm shows the page for submitting manifests.
@@ -122,7 +122,7 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 		}
 		in.Names = in.Names && o.Object.GetNamespace() != ""
 		if o.Job != nil && len(d.Faults) == 0 {
-			size += render(&submitted, mostRendered-size)
+			size += render(&submitted, maxRendered-size)
 		}
 		in.Objects = append(in.Objects, submitted)
 	}
@@ -130,16 +130,16 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	return in
 }
 
-// render adds the objects that the operator would create for a job until their text exceeds most bytes, and returns the
+// render adds the objects that the operator would create for a job until their text exceeds the limit, and returns the
 // size of their text.
-func render(o *view.Submitted, most int) int {
+func render(o *view.Submitted, limit int) int {
 	size := 0
 	o.More = o.Job.Replicas()
 	if o.Job.Pause {
 		o.More = 0 // a paused job creates nothing yet
 	}
 	for object, err := range observed.Rendered(o.Job, time.Now(), renderedPerRole) {
-		if err != nil || size >= most {
+		if err != nil || size >= limit {
 			break
 		}
 		text, err := asYAML(object)

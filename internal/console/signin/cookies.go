@@ -18,8 +18,8 @@ import (
 
 // Limits of the session cookies. Browsers limit a cookie to 4,096 bytes, including its name and attributes.
 const (
-	partSize  = 3800
-	mostParts = 5
+	partSize = 3800
+	maxParts = 5
 )
 
 // newBox returns the AEAD for seal and open. Its key is derived from the client secret.
@@ -67,7 +67,7 @@ func partName(i int) string { return "-session-" + strconv.Itoa(i) }
 // Token returns the ID token from the session cookies of a request; empty if there is no valid session.
 func (s *SignIn) Token(r *http.Request, site Site) string {
 	var sealed strings.Builder
-	for i := range mostParts {
+	for i := range maxParts {
 		c, err := r.Cookie(site.Cookie + partName(i))
 		if err != nil {
 			break
@@ -83,8 +83,8 @@ func (s *SignIn) Token(r *http.Request, site Site) string {
 
 // remember sets the session cookies and deletes remaining cookies of an earlier session.
 func remember(w http.ResponseWriter, r *http.Request, site Site, sealed string, until time.Time) error {
-	if len(sealed) > mostParts*partSize {
-		return fmt.Errorf("the token is too large for cookies: it takes %d bytes and not %d at most. Fewer groups in it would help", len(sealed), mostParts*partSize)
+	if len(sealed) > maxParts*partSize {
+		return fmt.Errorf("the token is too large for cookies: it takes %d bytes and not %d at most. Fewer groups in it would help", len(sealed), maxParts*partSize)
 	}
 	forget(w, r, site)
 	age := max(1, int(time.Until(until).Seconds()))
@@ -98,7 +98,7 @@ func remember(w http.ResponseWriter, r *http.Request, site Site, sealed string, 
 
 // forget deletes the session cookies of a browser.
 func forget(w http.ResponseWriter, r *http.Request, site Site) {
-	for i := range mostParts {
+	for i := range maxParts {
 		if _, err := r.Cookie(site.Cookie + partName(i)); err == nil {
 			http.SetCookie(w, site.cookie(partName(i), "", -1))
 		}

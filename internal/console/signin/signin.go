@@ -86,9 +86,9 @@ const (
 	patience = 10 * time.Minute
 	// discoveryTime is the timeout of the provider's discovery, and retryAfter is how long a failure is cached.
 	discoveryTime, retryAfter = 10 * time.Second, 3 * time.Second
-	// longestReturn is the largest length of the URL to return to after the sign-in, because providers limit the size
+	// maxReturn is the largest length of the URL to return to after the sign-in, because providers limit the size
 	// of state.
-	longestReturn = 600
+	maxReturn = 600
 )
 
 // New returns a SignIn.
@@ -136,12 +136,12 @@ func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
 func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
 	p, err := s.provider(r.Context())
 	if err != nil {
-		s.tell(w, http.StatusServiceUnavailable, "You cannot sign in now", "The provider "+s.Issuer+" cannot be reached: "+err.Error())
+		s.showMessage(w, http.StatusServiceUnavailable, "You cannot sign in now", "The provider "+s.Issuer+" cannot be reached: "+err.Error())
 		return
 	}
 	// The path cannot begin with two slashes, because the redirect would then go to another host.
 	back := (&url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, `/\`), RawQuery: r.URL.RawQuery}).String()
-	if len(back) > longestReturn {
+	if len(back) > maxReturn {
 		back = "/"
 	}
 	a := attempt{Verifier: oauth2.GenerateVerifier(), Nonce: rand.Text(), Browser: browserOf(w, r, site), Back: back, Until: time.Now().Add(patience)}
@@ -195,30 +195,30 @@ func (s *SignIn) callback(w http.ResponseWriter, r *http.Request, site Site) {
 	q := r.URL.Query()
 	var a attempt
 	if !open(s.box, "state", q.Get("state"), &a) || time.Now().After(a.Until) || !isBrowser(r, site, a.Browser) {
-		s.tell(w, http.StatusBadRequest, "This sign-in cannot be completed", "It took too long, or began in another browser or at another address of the console.", again)
+		s.showMessage(w, http.StatusBadRequest, "This sign-in cannot be completed", "It took too long, or began in another browser or at another address of the console.", again)
 		return
 	}
 	again.Href = a.Back
 	if reason := q.Get("error"); reason != "" {
-		s.tell(w, http.StatusForbidden, "You are not signed in", strings.TrimSuffix("The provider says: "+reason+": "+q.Get("error_description"), ": "), again)
+		s.showMessage(w, http.StatusForbidden, "You are not signed in", strings.TrimSuffix("The provider says: "+reason+": "+q.Get("error_description"), ": "), again)
 		return
 	}
 	token, until, err := s.redeem(r.Context(), site, &a, q.Get("code"))
 	if err != nil {
-		s.tell(w, http.StatusBadGateway, "You are not signed in", "The answer of the provider is of no use: "+err.Error(), again)
+		s.showMessage(w, http.StatusBadGateway, "You are not signed in", "The answer of the provider is of no use: "+err.Error(), again)
 		return
 	}
 	switch err := s.Accepts(r.Context(), token); {
 	case errors.Is(err, ErrRefused):
-		s.tell(w, http.StatusForbidden, "The cluster does not know you", "The provider has signed you in, but the cluster does not accept its token. The API server must trust the issuer "+s.Issuer+
+		s.showMessage(w, http.StatusForbidden, "The cluster does not know you", "The provider has signed you in, but the cluster does not accept its token. The API server must trust the issuer "+s.Issuer+
 			" with the audience "+s.ClientID+": an administrator sets this in its AuthenticationConfiguration.", again)
 		return
 	case err != nil:
-		s.tell(w, http.StatusServiceUnavailable, "You are not signed in", "The console cannot find out who you are: "+err.Error(), again)
+		s.showMessage(w, http.StatusServiceUnavailable, "You are not signed in", "The console cannot find out who you are: "+err.Error(), again)
 		return
 	}
 	if err := remember(w, r, site, seal(s.box, "session", token), until); err != nil {
-		s.tell(w, http.StatusBadGateway, "You are not signed in", err.Error(), again)
+		s.showMessage(w, http.StatusBadGateway, "You are not signed in", err.Error(), again)
 		return
 	}
 	http.Redirect(w, r, a.Back, http.StatusFound)
@@ -262,11 +262,11 @@ func (s *SignIn) signedOut(w http.ResponseWriter, r *http.Request, site Site) {
 			links = append(links, view.Link{Text: "Sign out of " + end.Host + " too", Href: end.String()})
 		}
 	}
-	s.tell(w, http.StatusOK, "You are signed out", "This browser is no longer signed in to the console.", links...)
+	s.showMessage(w, http.StatusOK, "You are signed out", "This browser is no longer signed in to the console.", links...)
 }
 
-// tell answers with an error page.
-func (s *SignIn) tell(w http.ResponseWriter, code int, title, text string, links ...view.Link) {
+// showMessage answers with a page that has a title and a text.
+func (s *SignIn) showMessage(w http.ResponseWriter, code int, title, text string, links ...view.Link) {
 	s.show(w, code, &page.Problem{Title: title, Text: text, Links: links})
 }
 

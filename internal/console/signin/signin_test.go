@@ -168,7 +168,7 @@ func TestSessionsOfAnySizeAreKeptInCookies(t *testing.T) {
 			t.Errorf("%d bytes come back as %d, in %d cookies", size, len(got), len(browser))
 		}
 	}
-	if err := remember(httptest.NewRecorder(), request(), site, strings.Repeat("x", mostParts*partSize+1), time.Now()); err == nil || !strings.Contains(err.Error(), "too large for cookies") {
+	if err := remember(httptest.NewRecorder(), request(), site, strings.Repeat("x", maxParts*partSize+1), time.Now()); err == nil || !strings.Contains(err.Error(), "too large for cookies") {
 		t.Errorf("a session that is too large: %v", err)
 	}
 	other, err := New(Options{ClientSecret: "another secret"})

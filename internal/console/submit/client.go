@@ -188,20 +188,20 @@ func (t *target) faults(err error) ([]manifest.Fault, error) {
 	if !errors.As(err, &status) {
 		return nil, err
 	}
-	said := status.Status()
+	refusal := status.Status()
 	switch {
-	case said.Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err):
+	case refusal.Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err):
 		return nil, err
 	case missing(err):
 		return []manifest.Fault{t.Fault("metadata.namespace", fmt.Sprintf("there is no namespace %q", t.object.GetNamespace()))}, nil
 	case apierrors.IsAlreadyExists(err):
 		return []manifest.Fault{t.Fault("metadata.name", fmt.Sprintf("%s exists already: choose another name, or delete it first", manifest.NameOf(t.object)))}, nil
-	case apierrors.IsInvalid(err) && said.Details != nil && len(said.Details.Causes) > 0:
+	case apierrors.IsInvalid(err) && refusal.Details != nil && len(refusal.Details.Causes) > 0:
 		var all []manifest.Fault
-		for _, cause := range said.Details.Causes {
+		for _, cause := range refusal.Details.Causes {
 			all = append(all, t.Fault(cause.Field, cause.Message))
 		}
 		return all, nil
 	}
-	return []manifest.Fault{t.Fault("", strings.Join(strings.Fields(said.Message), " "))}, nil
+	return []manifest.Fault{t.Fault("", strings.Join(strings.Fields(refusal.Message), " "))}, nil
 }

@@ -20,8 +20,8 @@ const (
 	MostText = 128 << 10
 	// MostObjects is the largest number of objects in a manifest.
 	MostObjects = 50
-	// mostFaults is the largest number of faults that one object is checked for.
-	mostFaults = 100
+	// maxFaults is the largest number of faults that one object is checked for.
+	maxFaults = 100
 )
 
 // Draft is a manifest that a user may submit, with its faults sorted by line.
@@ -43,7 +43,7 @@ type Checker struct {
 
 // NewChecker returns a checker.
 func NewChecker() *Checker {
-	return &Checker{turn: make(chan struct{}, 1), checker: manifest.Checker{MostFaults: mostFaults}}
+	return &Checker{turn: make(chan struct{}, 1), checker: manifest.Checker{MaxFaults: maxFaults}}
 }
 
 // Check returns a manifest with the faults that "t9k validate" reports, and faults that apply only to the page. The

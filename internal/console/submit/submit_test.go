@@ -27,7 +27,7 @@ func TestManifestsThatAreAllFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := NewChecker().Check(t.Context(), text, "ns")
-			if err != nil || len(d.Faults) == 0 || len(d.Faults) > mostFaults {
+			if err != nil || len(d.Faults) == 0 || len(d.Faults) > maxFaults {
 				t.Fatalf("%d faults, %v", len(d.Faults), err)
 			}
 		})

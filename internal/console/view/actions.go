@@ -17,9 +17,9 @@ type Action struct {
 	Command string
 	// Dangerous is true if the action cannot be undone.
 	Dangerous bool
-	// Least and Most are the bounds of the number that the action asks for, and Now is its current value; all are zero
+	// Min and Max are the bounds of the number that the action asks for, and Now is its current value; all are zero
 	// if the action asks for no number.
-	Least, Most, Now int
+	Min, Max, Now int
 	// Name is the proposed name of the object that the action creates; empty if it creates none.
 	Name string
 }
@@ -44,7 +44,7 @@ func Actions(j *observed.Job) []Action {
 		}
 		if n.Elastic != nil && (j.Status().Aggregate.Succeeded == 0 || j.Status().RunMode == batch.RunDebug) {
 			all = append(all, Action{Verb: "scale", Title: "Scale", Effect: fmt.Sprintf("Changes the number of replicas, from %d to %d.", n.Elastic.Min, n.Elastic.Max),
-				Command: command("scale") + " N", Least: n.Elastic.Min, Most: n.Elastic.Max, Now: n.Replicas()})
+				Command: command("scale") + " N", Min: n.Elastic.Min, Max: n.Elastic.Max, Now: n.Replicas()})
 		}
 	}
 	return append(all,

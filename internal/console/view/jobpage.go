@@ -115,7 +115,7 @@ const shownReplicas = 200
 
 var tabs = []string{"replicas", "explain", "events", "conditions", "manifest"}
 
-// JobOf returns the page of a job with one of its tabs.
+// JobOf returns the page of a job with the named tab open. An unknown name opens the first tab.
 func JobOf(in *JobInput, tab string) JobPage {
 	if !slices.Contains(tabs, tab) {
 		tab = tabs[0]

@@ -47,8 +47,8 @@ const logColours = 4
 // ColourOf returns the number of the colour of the replica with an index.
 func ColourOf(index int) int { return index % logColours }
 
-// longestLine is the largest number of bytes that are shown of a line.
-const longestLine = 8 << 10
+// maxLineSize is the largest number of bytes that are shown of a line.
+const maxLineSize = 8 << 10
 
 // LogSource converts the lines of one log for a page. It must get the lines in their order.
 type LogSource struct {
@@ -61,8 +61,8 @@ type LogSource struct {
 // Line returns the next line of the log, with its control characters made visible.
 func (s *LogSource) Line(at time.Time, text string) LogLine {
 	l := LogLine{Replica: escape.Directed(s.Replica), Colour: s.Colour, Error: s.errors.scan(text)}
-	if len(text) > longestLine {
-		text = strings.ToValidUTF8(text[:longestLine], "") + " … (cut: the download has the whole line)"
+	if len(text) > maxLineSize {
+		text = strings.ToValidUTF8(text[:maxLineSize], "") + " … (cut: the download has the whole line)"
 	}
 	if !at.IsZero() {
 		l.At = at.UnixMilli()

@@ -32,7 +32,7 @@ type Meter struct {
 	Cells int
 }
 
-// NodeTile is a node.
+// NodeTile shows one node on the page of nodes.
 type NodeTile struct {
 	ID, Name string
 	// State is "ready", "not ready" or "cordoned".

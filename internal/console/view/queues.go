@@ -45,7 +45,7 @@ type WaiterRow struct {
 	Why        string
 }
 
-// QueueCard is a queue.
+// QueueCard shows one queue on the page of queues: its properties, its quota, and its running and waiting groups.
 type QueueCard struct {
 	ID, Name string
 	Priority int32

@@ -259,7 +259,7 @@ func place(pods []shape, nodes []freeNode, empty bool) int {
 			if !takes(nodes[i].Node, s.spec) {
 				continue
 			}
-			n := min(wanted, most(s.requests, left[i]))
+			n := min(wanted, maxCopies(s.requests, left[i]))
 			used := times(s.requests, n)
 			for name, q := range used {
 				l := left[i][name]
@@ -284,8 +284,8 @@ func takes(n *corev1.Node, spec *corev1.PodSpec) bool {
 	return !keepsOut
 }
 
-// most returns how many times requests fit into left.
-func most(requests, left corev1.ResourceList) int {
+// maxCopies returns how many pods with these requests fit into left, at most 1<<20.
+func maxCopies(requests, left corev1.ResourceList) int {
 	n := int64(1 << 20)
 	for name, q := range requests {
 		if q.Sign() <= 0 {

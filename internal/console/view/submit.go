@@ -102,18 +102,18 @@ type SubmitPage struct {
 }
 
 const (
-	// leastRows is the smallest height of the text field in lines.
-	leastRows = 22
+	// minRows is the smallest height of the text field in lines.
+	minRows = 22
 	// listedFaults is the largest number of faults that a page lists.
 	listedFaults = 50
-	// longestSource is the largest number of characters that a fault shows of a line.
-	longestSource = 200
+	// maxSource is the largest number of characters that a fault shows of a line.
+	maxSource = 200
 )
 
 // Submit returns the page of a manifest.
 func Submit(in *SubmitInput) SubmitPage {
 	lines := strings.Split(in.Text, "\n")
-	p := SubmitPage{Text: in.Text, Namespace: in.Namespace, Rows: max(leastRows, len(lines)+1), Checked: in.Checked, Problem: in.Problem}
+	p := SubmitPage{Text: in.Text, Namespace: in.Namespace, Rows: max(minRows, len(lines)+1), Checked: in.Checked, Problem: in.Problem}
 	for i := range in.Jobs {
 		p.Namespaces = append(p.Namespaces, in.Jobs[i].Namespace)
 	}
@@ -144,7 +144,7 @@ func Submit(in *SubmitInput) SubmitPage {
 	}
 	if at := templated.FindStringIndex(in.Text); len(in.Faults) > 0 && at != nil {
 		p.Hint = fmt.Sprintf("Line %d has %s, a variable of a template. The console submits manifests as they are: fill in variables first.",
-			1+strings.Count(in.Text[:at[0]], "\n"), in.Text[at[0]:min(at[1], at[0]+longestSource)])
+			1+strings.Count(in.Text[:at[0]], "\n"), in.Text[at[0]:min(at[1], at[0]+maxSource)])
 	}
 	p.ask(in)
 	return p
@@ -175,9 +175,9 @@ func cards(faults []SubmitFault, lines []string) []FaultCard {
 	for _, f := range faults[:min(len(faults), listedFaults)] {
 		c := FaultCard{SubmitFault: f}
 		for n := max(1, f.Line-1); n <= min(f.Line, len(lines)); n++ {
-			text := []rune(lines[n-1][:min(len(lines[n-1]), 4*longestSource)])
-			if len(text) > longestSource {
-				text = append(text[:longestSource], '…')
+			text := []rune(lines[n-1][:min(len(lines[n-1]), 4*maxSource)])
+			if len(text) > maxSource {
+				text = append(text[:maxSource], '…')
 			}
 			c.Source = append(c.Source, SourceLine{N: n, Text: string(text), Bad: n == f.Line})
 		}

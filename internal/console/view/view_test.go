@@ -347,7 +347,7 @@ func TestNodes(t *testing.T) {
 func TestLongLinesAreCut(t *testing.T) {
 	source := LogSource{Replica: "w-0"}
 	l := source.Line(time.Time{}, strings.Repeat("ä", 10_000))
-	if len(l.Text) > longestLine+100 || !strings.HasSuffix(l.Text, "has the whole line)") || strings.Contains(l.Text, "\ufffd") {
+	if len(l.Text) > maxLineSize+100 || !strings.HasSuffix(l.Text, "has the whole line)") || strings.Contains(l.Text, "\ufffd") {
 		t.Errorf("%d bytes: …%s", len(l.Text), l.Text[len(l.Text)-60:])
 	}
 }

@@ -12,7 +12,7 @@ type need struct {
 	roles map[string]int
 }
 
-// ofRoles returns the number of pods of the total that roles require.
+// ofRoles returns how many pods of the total are required by the minimums of roles.
 func (n *need) ofRoles() int {
 	sum := 0
 	for _, v := range n.roles {

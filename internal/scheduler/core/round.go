@@ -228,7 +228,8 @@ func (r *round) dropReservation(g *Group) {
 	r.log = nil
 }
 
-// start places a gang, or reserves room for it.
+// start places a gang. If the gang does not fit, start plans evictions or a reservation for it, or records why it
+// waits. It reports whether more pods of the group wait for a place in this round.
 func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	no := r.gang(g, n, pods, nil)
 	if no == nil {
@@ -275,7 +276,7 @@ func (r *round) stranded(g *Group) []*Pod {
 	return all
 }
 
-// commit binds the pods that have been placed for a group.
+// commit binds the pods that have been placed for a group. It reports whether more pods of the group wait.
 func (r *round) commit(g *Group, d *Decision) (again bool) {
 	gang := r.planned(g)
 	for _, at := range gang {

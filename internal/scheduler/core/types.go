@@ -9,7 +9,7 @@ type Resources map[string]int64
 // requests of 100,000 pods do not overflow. Callers must pass larger requests as MaxRequest.
 const MaxRequest = 1 << 46
 
-// Queue is a share of the cluster.
+// Queue is a queue as a round sees it: its quota, its capacity and its rules.
 type Queue struct {
 	Name string
 	// Quota limits the sum of requests. Resources that it does not list have no limit.
@@ -154,7 +154,7 @@ type Cluster struct {
 	MaxPods int
 }
 
-// Reason is why a group waits.
+// Reason is the reason of a decision: Scheduled, or why the group waits.
 type Reason string
 
 // Reasons, with the names that the API uses.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// retryWrite and longestRetry bound the delay before a failed write to the API server is retried.
+// retryWrite and maxRetry bound the delay before a failed write to the API server is retried.
 const (
-	retryWrite   = time.Second
-	longestRetry = 5 * time.Second
+	retryWrite = time.Second
+	maxRetry   = 5 * time.Second
 )
 
 // ErrAgain requests another attempt at a write without logging an error.
@@ -36,7 +36,7 @@ type Queue[K comparable, V any] struct {
 // New returns a queue that does its work with do. If retries is set, failed work is done again, unless there is a newer
 // value.
 func New[K comparable, V any](retries bool, do func(context.Context, K, V) error) *Queue[K, V] {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryWrite, longestRetry)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryWrite, maxRetry)
 	return &Queue[K, V]{queue: workqueue.NewTypedRateLimitingQueue(limiter), do: do, retries: retries, values: map[K]V{}}
 }
 

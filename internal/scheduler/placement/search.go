@@ -17,8 +17,8 @@ import (
 const (
 	// enough is the number of fitting nodes after which the search stops and takes the best of them.
 	enough = 100
-	// mostSearches limits the number of cached searches, because each may hold all nodes.
-	mostSearches = 16
+	// maxSearches limits the number of cached searches, because each may hold all nodes.
+	maxSearches = 16
 )
 
 // search is the cached state of nodes for pods of one shape within one round. The search for the next pod of a gang
@@ -92,7 +92,7 @@ func (n *Nodes) searchFor(state fwk.CycleState, w *Pod, shape string, nodes int)
 	key := w.Pool.Queue() + "\x00" + shape
 	s := n.searches[key]
 	if s == nil {
-		if len(n.searches) == mostSearches {
+		if len(n.searches) == maxSearches {
 			clear(n.searches)
 		}
 		s = &search{from: from}

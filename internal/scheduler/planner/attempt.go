@@ -16,9 +16,9 @@ const PluginName = "T9kGang"
 
 const (
 	// firstBackoff is the delay before a group is planned again after its plan failed. It doubles with each failure in
-	// a row, up to longestBackoff.
-	firstBackoff   = 100 * time.Millisecond
-	longestBackoff = 30 * time.Second
+	// a row, up to maxBackoff.
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 30 * time.Second
 )
 
 // The pods of a gang reach Permit in consecutive scheduling cycles, so the timeout grows with the number of pods. The
@@ -180,7 +180,7 @@ func (pl *Planner) rejectWaiting(a *attempt) {
 
 // backOff delays the next plan for a group. The delay grows with each consecutive failure.
 func (x *index) backOff(g *group, now time.Time) {
-	g.backoff = now.Add(min(firstBackoff<<min(g.failures, 20), longestBackoff))
+	g.backoff = now.Add(min(firstBackoff<<min(g.failures, 20), maxBackoff))
 	g.failures++
 	g.changed = true
 	x.wakeAt(g.backoff)

@@ -19,8 +19,8 @@ const (
 	podsPerRound = 128
 	// fullShare is the ratio of the pause after a full round to the duration of the round.
 	fullShare = 19
-	// longestPause is the upper bound of that pause.
-	longestPause = 5 * time.Second
+	// maxPause is the upper bound of that pause.
+	maxPause = 5 * time.Second
 	// syncPoll is the interval at which the planner checks whether all caches have synced.
 	syncPoll = 20 * time.Millisecond
 	// cachePoll is the interval at which a round checks whether the scheduler's cache has removed pods that are gone.
@@ -75,7 +75,7 @@ func (pl *Planner) round(ctx context.Context, now time.Time) {
 		x.wake()
 	case full && missed:
 		end := pl.clock.Now()
-		pl.nextFull = end.Add(min(fullShare*end.Sub(now), longestPause))
+		pl.nextFull = end.Add(min(fullShare*end.Sub(now), maxPause))
 	}
 }
 

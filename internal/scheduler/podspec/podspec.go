@@ -29,14 +29,14 @@ func Requests(pod *corev1.Pod) core.Resources {
 // Amounts converts a resource list: CPUs in thousandths, and everything else in its own unit.
 func Amounts(list corev1.ResourceList) core.Resources { return amountsUpTo(math.MaxInt64, list) }
 
-// amountsUpTo is like Amounts, but limits each amount to most. A quantity can exceed an int64, and its Value would then
-// be negative.
-func amountsUpTo(most int64, list corev1.ResourceList) core.Resources {
+// amountsUpTo returns Amounts with no amount larger than limit. A quantity can exceed an int64, and its Value would
+// then be negative.
+func amountsUpTo(limit int64, list corev1.ResourceList) core.Resources {
 	r := make(core.Resources, len(list))
 	for name, q := range list {
 		switch cpu := name == corev1.ResourceCPU; {
-		case cpu && q.CmpInt64(most/1000) > 0, q.CmpInt64(most) > 0:
-			r[string(name)] = most
+		case cpu && q.CmpInt64(limit/1000) > 0, q.CmpInt64(limit) > 0:
+			r[string(name)] = limit
 		case cpu:
 			r[string(name)] = q.MilliValue()
 		default:

@@ -72,7 +72,7 @@ func TestIdleTensorBoardIsSuspendedInTime(t *testing.T) {
 	c.want(c.probe(20*time.Hour, 4, time.Minute), no, tensorboard.ReasonActive, 59*time.Minute, false)
 	c.want(c.probe(59*time.Minute, 4, time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.want(c.probe(24*time.Hour-2*time.Minute, 4, 25*time.Hour-2*time.Minute), yes, tensorboard.ReasonNoRequests, 2*time.Minute, false)
-	c.want(c.probe(2*time.Minute, 4, 25*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
+	c.want(c.probe(2*time.Minute, 4, 25*time.Hour), yes, tensorboard.ReasonNoRequests, minWait, true)
 	if since.Equal(condition(&c.tb.Status, tensorboard.Idle).LastTransitionTime.Time) {
 		t.Error("the request in between did not change the transition time")
 	}
@@ -91,7 +91,7 @@ func TestIdleOutlivesPod(t *testing.T) {
 	c.want(c.probe(0, 7, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.want(c.see(Seen{Now: c.now.Add(time.Minute)}), yes, tensorboard.ReasonNoRequests, 0, false) // between the pods
 	c.want(c.probe(10*time.Hour, 0, time.Second), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
-	c.want(c.probe(14*time.Hour, 0, 14*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
+	c.want(c.probe(14*time.Hour, 0, 14*time.Hour), yes, tensorboard.ReasonNoRequests, minWait, true)
 	c.want(c.probe(0, 1, 0), no, tensorboard.ReasonActive, time.Hour, false)
 }
 
@@ -106,7 +106,7 @@ func TestFailedProbeSuspendsNothing(t *testing.T) {
 	c.want(failed(100*time.Hour), unknown, tensorboard.ReasonProbeFailed, retry, false)
 	c.want(c.probe(0, 1, 2*time.Hour), yes, tensorboard.ReasonNoRequests, 5*time.Minute, false)
 	c.want(failed(100*time.Hour), yes, tensorboard.ReasonProbeFailed, retry, false)
-	c.want(c.probe(time.Second, 1, 102*time.Hour), yes, tensorboard.ReasonNoRequests, leastWait, true)
+	c.want(c.probe(time.Second, 1, 102*time.Hour), yes, tensorboard.ReasonNoRequests, minWait, true)
 }
 
 func TestIdlenessCanBeDisabled(t *testing.T) {

@@ -26,12 +26,12 @@ type Idleness struct {
 	SuspendAfter time.Duration
 }
 
-// The time between two probes is a twelfth of Idleness.After, but at least leastWait and at most mostWait. A failed
+// The time between two probes is a twelfth of Idleness.After, but at least minWait and at most maxWait. A failed
 // probe is repeated after retry.
 const (
-	leastWait = 100 * time.Millisecond
-	mostWait  = 5 * time.Minute
-	retry     = 10 * time.Second
+	minWait = 100 * time.Millisecond
+	maxWait = 5 * time.Minute
+	retry   = 10 * time.Second
 )
 
 // idleness adds the condition Idle and decides whether to suspend the TensorBoard.
@@ -98,11 +98,11 @@ func (n *Next) idleFromActivity(old, c *tensorboard.Condition, seen Seen, o Idle
 	// A new pod has had no requests yet, which does not end the idleness of its TensorBoard.
 	if quiet < o.After && (!was || seen.Activity.Requests > 0) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, tensorboard.ReasonActive, fmt.Sprintf("It has had a request, or was started, within %s.", o.After)
-		n.ProbeAfter = max(o.After-quiet, leastWait)
+		n.ProbeAfter = max(o.After-quiet, minWait)
 		return
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionTrue, tensorboard.ReasonNoRequests, fmt.Sprintf("It has had no request for %s or longer.", o.After)
-	n.ProbeAfter = min(max(o.After/12, leastWait), mostWait)
+	n.ProbeAfter = min(max(o.After/12, minWait), maxWait)
 	if o.SuspendAfter == 0 {
 		return
 	}
@@ -111,5 +111,5 @@ func (n *Next) idleFromActivity(old, c *tensorboard.Condition, seen Seen, o Idle
 		left -= seen.Now.Sub(old.LastTransitionTime.Time)
 	}
 	n.Suspend = left <= 0
-	n.ProbeAfter = max(min(n.ProbeAfter, left), leastWait)
+	n.ProbeAfter = max(min(n.ProbeAfter, left), minWait)
 }

@@ -173,7 +173,7 @@ func runtimeDefault() *corev1.SeccompProfile {
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 }
 
-// unprivileged returns the container security context that the level restricted requires.
+// unprivileged returns the container security context that the Pod Security Standard "restricted" requires.
 func unprivileged() *corev1.SecurityContext {
 	no := false
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}

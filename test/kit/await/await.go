@@ -16,12 +16,12 @@ import (
 const Patience = 3 * time.Minute
 
 // The pause between two checks doubles from shortest to longest. It is at least restOf times the duration of the last
-// check, but at most longestRest, because waiting tests must leave the processors to the programs for which they wait.
+// check, but at most maxRest, because waiting tests must leave the processors to the programs for which they wait.
 const (
-	shortest    = 5 * time.Millisecond
-	longest     = 40 * time.Millisecond
-	restOf      = 30
-	longestRest = 200 * time.Millisecond
+	shortest = 5 * time.Millisecond
+	longest  = 40 * time.Millisecond
+	restOf   = 30
+	maxRest  = 200 * time.Millisecond
 )
 
 // Until calls check until it returns nil. If that takes longer than Patience, the test fails with the description of
@@ -77,6 +77,6 @@ func Try(what string, check func() error) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %s until %s: %w", Patience, what, err)
 		}
-		time.Sleep(max(pause, min(restOf*time.Since(began), longestRest)))
+		time.Sleep(max(pause, min(restOf*time.Since(began), maxRest)))
 	}
 }

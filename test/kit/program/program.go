@@ -121,8 +121,8 @@ func (p *Program) EndWith(t testing.TB) {
 
 // Tail returns the end of a long log.
 func Tail(log string) string {
-	const most = 4000
-	return log[max(0, len(log)-most):]
+	const limit = 4000
+	return log[max(0, len(log)-limit):]
 }
 
 // Log is a buffer that can be read while it is being written. Its zero value is empty.

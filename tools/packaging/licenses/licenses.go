@@ -30,8 +30,8 @@ var reviewed = map[string]string{
 	"modernc.org/sqlite LICENSE-SQLITE":                "blessing",
 }
 
-// leastCoverage is the share of a licence file, in percent, that must be text of known licences.
-const leastCoverage = 70
+// minCoverage is the share of a licence file, in percent, that must be text of known licences.
+const minCoverage = 70
 
 // Module is a module of which the programs have a part.
 type Module struct {
@@ -149,7 +149,7 @@ func (m *Module) classify(file string, data []byte) error {
 		return nil
 	}
 	found := licensecheck.Scan(data)
-	if found.Percent < leastCoverage {
+	if found.Percent < minCoverage {
 		return fmt.Errorf("%s@%s: %s is no licence that is known", m.Path, m.Version, file)
 	}
 	for _, match := range found.Match {
