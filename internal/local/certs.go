@@ -35,10 +35,10 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// certFile is the path of the certificate with this base name.
+// certFile returns the path of the certificate with this base name.
 func (d Dir) certFile(base string) string { return d.join("pki", base+".crt") }
 
-// keyFile is the path of the private key with this base name.
+// keyFile returns the path of the private key with this base name.
 func (d Dir) keyFile(base string) string { return d.join("pki", base+".key") }
 
 // ensureAuthority loads the cluster's certificate authority. It creates a new one if there is none or if it expires

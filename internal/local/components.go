@@ -54,9 +54,9 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 	return components
 }
 
-// etcdArgs are etcd's command-line arguments. etcd listens on a socket in the cluster's directory instead of a port:
-// every user of the machine can reach a port, and a client that can write to etcd controls the cluster. etcd requires a
-// port in the advertised URLs, which no client uses.
+// etcdArgs returns etcd's command-line arguments. etcd listens on a socket in the cluster's directory instead of a
+// port: every user of the machine can reach a port, and a client that can write to etcd controls the cluster. etcd
+// requires a port in the advertised URLs, which no client uses.
 func etcdArgs(d Dir, c *Config) []string {
 	return []string{"etcd",
 		"--name=" + d.Name(),
@@ -72,7 +72,7 @@ func etcdArgs(d Dir, c *Config) []string {
 	}
 }
 
-// apiServerArgs are the API server's command-line arguments.
+// apiServerArgs returns the API server's command-line arguments.
 func apiServerArgs(d Dir, c *Config) []string {
 	args := []string{"kube-apiserver",
 		"--etcd-servers=unix://" + d.etcdSocket(),
@@ -109,11 +109,11 @@ func apiServerArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// clientLimits are arguments that raise a component's client-side rate limits, in requests per second. The defaults are
-// meant for clusters of many nodes.
+// clientLimits returns arguments that raise a component's client-side rate limits, in requests per second. The defaults
+// are meant for clusters of many nodes.
 func clientLimits() []string { return []string{"--kube-api-qps=1000", "--kube-api-burst=2000"} }
 
-// controllerManagerArgs are the controller manager's command-line arguments.
+// controllerManagerArgs returns the controller manager's command-line arguments.
 func controllerManagerArgs(d Dir, c *Config) []string {
 	return append([]string{"kube-controller-manager",
 		"--kubeconfig=" + d.Kubeconfig(),
@@ -137,8 +137,8 @@ func schedulerNeeds(c *Config) []string {
 	return []string{APIServer}
 }
 
-// schedulerArgs are the scheduler's command-line arguments. Without the CRDs, the scheduler is Kubernetes' own, so that
-// a t9k-scheduler can be installed beside it.
+// schedulerArgs returns the scheduler's command-line arguments. Without the CRDs, the scheduler is Kubernetes' own, so
+// that a t9k-scheduler can be installed beside it.
 func schedulerArgs(d Dir, c *Config) []string {
 	args := []string{"plain-kube-scheduler"}
 	if c.has(CRDs) {
@@ -155,7 +155,7 @@ func schedulerArgs(d Dir, c *Config) []string {
 	), clientLimits())
 }
 
-// dnsArgs are the command-line arguments of the name server and service proxy.
+// dnsArgs returns the command-line arguments of the name server and service proxy.
 func dnsArgs(d Dir, c *Config) []string {
 	args := []string{"dns",
 		"--kubeconfig=" + d.Kubeconfig(),
@@ -190,7 +190,7 @@ func operatorNeeds(c *Config) []string {
 	return []string{CRDs}
 }
 
-// operatorArgs are the operator's command-line arguments.
+// operatorArgs returns the operator's command-line arguments.
 func operatorArgs(d Dir) []string {
 	return []string{"operator",
 		"--kubeconfig=" + d.Kubeconfig(),

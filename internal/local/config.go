@@ -121,10 +121,10 @@ func (c *Config) hasNode() bool { return slices.Contains(c.Components, Kubelet) 
 // has reports whether the cluster runs a component.
 func (c *Config) has(component string) bool { return slices.Contains(c.Components, component) }
 
-// gateway is the address of the node and the DNS server. Pods also reach the API server at this address.
+// gateway returns the address of the node and the DNS server. Pods also reach the API server at this address.
 func (c *Config) gateway() netip.Addr { return c.Pods.Addr().Next() }
 
-// apiService is the ClusterIP of the Service "kubernetes", the first address of the range.
+// apiService returns the ClusterIP of the Service "kubernetes", the first address of the range.
 func (c *Config) apiService() netip.Addr { return c.Services.Addr().Next() }
 
 // Load reads the cluster's configuration. It returns an empty one if there is none.

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/console/ticket"
 )
 
-// consoleKey is the path of the key of the console's tokens. Only the owner can read it, like everything in the
+// consoleKey returns the path of the key of the console's tokens. Only the owner can read it, like everything in the
 // directory.
 func (d Dir) consoleKey() string { return d.join("console.key") }
 
@@ -50,7 +50,7 @@ func consoleBase(d Dir, c *Config) string {
 		c.loopback(Console), d.Name(), d.join("archive.db"))
 }
 
-// consoleArgs are the console's command-line arguments.
+// consoleArgs returns the console's command-line arguments.
 func consoleArgs(d Dir, c *Config) []string {
 	return []string{"console-server",
 		"--kubeconfig=" + d.Kubeconfig(),

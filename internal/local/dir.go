@@ -87,22 +87,22 @@ func Names() ([]string, error) {
 	return names, nil
 }
 
-// Name is the cluster's name.
+// Name returns the cluster's name.
 func (d Dir) Name() string { return filepath.Base(string(d)) }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
 
-// LogFile is the path of the log of a component, or of the machine process if component is "machine".
+// LogFile returns the path of the log of a component, or of the machine process if component is "machine".
 func (d Dir) LogFile(component string) string { return d.join("logs", component+".log") }
 
-// AuditLog is the path of the API server's audit log: one JSON event per line. It exists if the cluster has an audit
-// policy.
+// AuditLog returns the path of the API server's audit log: one JSON event per line. It exists if the cluster has an
+// audit policy.
 func (d Dir) AuditLog() string { return d.join("logs", "audit.log") }
 
 func (d Dir) configFile() string { return d.join("cluster.json") }
 
-// settingsFile is the path of the configuration file of a component.
+// settingsFile returns the path of the configuration file of a component.
 func (d Dir) settingsFile(component string) string { return d.join(component + ".yaml") }
 func (d Dir) lockFile() string                     { return d.join("lock") }
 func (d Dir) socket() string                       { return d.join("machine.sock") }

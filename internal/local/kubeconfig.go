@@ -52,10 +52,10 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	return nil
 }
 
-// APIURL is the URL of the API server on this machine.
+// APIURL returns the URL of the API server on this machine.
 func (c *Config) APIURL() string { return "https://" + c.loopback(APIServer) }
 
-// loopback is the address on 127.0.0.1 at which a component listens.
+// loopback returns the address on 127.0.0.1 at which a component listens.
 func (c *Config) loopback(component string) string {
 	return "127.0.0.1:" + strconv.Itoa(c.Ports[component])
 }

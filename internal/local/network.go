@@ -186,7 +186,7 @@ func overlapsAny(used []netip.Prefix, p netip.Prefix, shortest int) bool {
 	return false
 }
 
-// subnet is the nth /24 of a range.
+// subnet returns the nth /24 of a range.
 func subnet(r netip.Prefix, n int) netip.Prefix {
 	a := r.Addr().As4()
 	a[1] += byte(n >> 8)

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// RuntimeConfig is the configuration of the process runtime, which runs in the kubelet's process.
+// RuntimeConfig returns the configuration of the process runtime, which runs in the kubelet's process.
 func RuntimeConfig(d Dir, c *Config) cri.Config {
 	return cri.Config{
 		Socket: d.runtimeSocket(),
@@ -77,23 +77,24 @@ func removeDevice(c *Config) error {
 	return netlink.LinkDel(link)
 }
 
-// podLogs is the directory of the containers' logs.
+// podLogs returns the path of the directory of the containers' logs.
 func (d Dir) podLogs() string { return d.join("podlogs") }
 
 func (d Dir) runtimeSocket() string { return d.join("cri.sock") }
 
 func (d Dir) logindSocket() string { return d.join("logind.sock") }
 
-// ContainerLogs is the directory in which the kubelet links the containers' logs, instead of /var/log/containers.
+// ContainerLogs returns the path of the directory in which the kubelet links the containers' logs, instead of
+// /var/log/containers.
 func (d Dir) ContainerLogs() string { return d.join("containers") }
 
 func (d Dir) kubeletRoot() string { return d.join("kubelet") }
 
-// resolvConf is the resolv.conf of pods with the DNS policy Default. It names the cluster's DNS server, because pods
-// may be unable to reach the machine's name servers. The DNS server forwards to them.
+// resolvConf returns the path of the resolv.conf of pods with the DNS policy Default. It names the cluster's DNS
+// server, because pods may be unable to reach the machine's name servers. The DNS server forwards to them.
 func (d Dir) resolvConf() string { return d.join("resolv.conf") }
 
-// kubeletArgs are the kubelet's command-line arguments.
+// kubeletArgs returns the kubelet's command-line arguments.
 func kubeletArgs(d Dir, c *Config) []string {
 	return []string{"kubelet",
 		"--config=" + d.join("kubelet.yaml"),
@@ -105,8 +106,8 @@ func kubeletArgs(d Dir, c *Config) []string {
 	}
 }
 
-// kubeletEnv is the kubelet's additional environment: the cluster's directory, and the D-Bus socket that announces the
-// cluster's shutdown.
+// kubeletEnv returns the kubelet's additional environment: the cluster's directory, and the D-Bus socket that announces
+// the cluster's shutdown.
 func kubeletEnv(d Dir) []string {
 	return []string{DirVariable + "=" + string(d), "DBUS_SYSTEM_BUS_ADDRESS=" + logind.Address(d.logindSocket())}
 }

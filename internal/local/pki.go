@@ -53,7 +53,7 @@ func makeCredentials(d Dir, c *Config) error {
 	return nil
 }
 
-// componentKubeconfig is the path of a component's kubeconfig.
+// componentKubeconfig returns the path of a component's kubeconfig.
 func (d Dir) componentKubeconfig(component string) string {
 	return d.join("pki", component+".kubeconfig")
 }

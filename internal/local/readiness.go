@@ -67,7 +67,7 @@ func etcdReady(d Dir) func(context.Context) error {
 		}
 		err := getOK(ctx, client, "http://etcd/health")
 		if err != nil && strings.Contains(err.Error(), "NOSPACE") {
-			return &blockedError{fmt.Errorf("etcd is full and takes no writes (alarm NOSPACE): `t9k local reset%s` deletes the cluster", nameFlag(d))}
+			return &blockedError{fmt.Errorf("etcd is full and takes no writes (alarm NOSPACE): `t9k local reset%s` deletes the cluster", d.NameFlag())}
 		}
 		return err
 	}

@@ -31,7 +31,7 @@ const (
 	lockFD     = 4
 )
 
-// dnsSocket is the socket at which the outer process answers DNS questions.
+// dnsSocket returns the path of the socket at which the outer process answers DNS questions.
 func (d Dir) dnsSocket() string { return d.join("dns.sock") }
 
 // runInUserNamespace runs this program again with the same arguments in new user, mount and network namespaces, and

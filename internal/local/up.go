@@ -39,7 +39,7 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 			return false, err
 		}
 		if !reflect.DeepEqual(c.Options, o) {
-			return false, fmt.Errorf("cluster %s runs with other options: stop it first by `t9k local down%s`", d.Name(), nameFlag(d))
+			return false, fmt.Errorf("cluster %s runs with other options: stop it first by `t9k local down%s`", d.Name(), d.NameFlag())
 		}
 		if err := awaitReady(ctx, d, nil, report); !errors.Is(err, errGone) {
 			return false, err
@@ -206,7 +206,7 @@ func machineExitError(d Dir, exitErr error) error {
 // notReadyError returns an error that names the components that are not ready and the end of their logs.
 func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("interrupted; the cluster continues to start: see `t9k local status%s`", nameFlag(d))
+		return fmt.Errorf("interrupted; the cluster continues to start: see `t9k local status%s`", d.NameFlag())
 	}
 	text := fmt.Sprintf("the cluster is not ready after %s", upTimeout)
 	if statusErr != nil {
@@ -237,8 +237,9 @@ func lastLines(path string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// nameFlag is the flag that names the cluster on the command line. It is empty for the default cluster.
-func nameFlag(d Dir) string {
+// NameFlag returns the flag that names the cluster on the command line, after a space. It returns nothing for the
+// default cluster.
+func (d Dir) NameFlag() string {
 	if d.Name() == DefaultName {
 		return ""
 	}

@@ -59,7 +59,7 @@ func talkative() *scene {
 
 const talkativeLogs = "/jobs/vision/genericjob/talkative/logs"
 
-// lineVisible is an expression that is true if a line of the log is within the visible part of the log.
+// lineVisible returns an expression that is true if a line of the log is within the visible part of the log.
 func lineVisible(n int) string {
 	return fmt.Sprintf(`(box => {
 		const all = box.getBoundingClientRect();

@@ -59,7 +59,7 @@ func (w *world) checkUse(user string, from int64, roles []string, except func(pe
 	}
 }
 
-// noException is an except of checkUse for users without exceptions.
+// noException permits no exception. Pass it to checkUse as except if a user uses every granted permission.
 func noException(permission) string { return "" }
 
 // grantedPermissions returns the permissions, one by one, of the ClusterRole and of the Role with this name.

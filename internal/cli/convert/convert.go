@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/manifest"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k convert".
 func Command(p *kit.Program) *cobra.Command {
 	var files []string
 	o := kit.YAML

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/runmode"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k debug".
 func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug on|off JOB...",

@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k delete".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -27,7 +27,7 @@ type options struct {
 	stdin, tty bool
 }
 
-// Command returns the verb.
+// Command returns the command "t9k exec".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

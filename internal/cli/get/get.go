@@ -29,7 +29,7 @@ func (o *options) namespace(c *kit.Cluster) string {
 	return c.Namespace
 }
 
-// Command returns the verb.
+// Command returns the command "t9k get".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -24,7 +24,7 @@ func (o *options) connect() (*archiveclient.Client, error) {
 	return archiveclient.Connect(o.Program, o.from)
 }
 
-// Command returns the verb.
+// Command returns the command "t9k history".
 func Command(p *kit.Program) *cobra.Command {
 	o := &options{Program: p}
 	cmd := &cobra.Command{

@@ -16,7 +16,7 @@ import (
 // program is the name of the program that runs the embedded cluster.
 const program = "t9k-local"
 
-// Command returns the verb.
+// Command returns the command "t9k local".
 func Command(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "local COMMAND",

@@ -29,7 +29,7 @@ type options struct {
 	since      time.Duration
 }
 
-// Command returns the verb.
+// Command returns the command "t9k logs".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

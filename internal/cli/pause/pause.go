@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/runmode"
 )
 
-// Command returns the verb pause.
+// Command returns the command "t9k pause".
 func Command(p *kit.Program) *cobra.Command {
 	return runmode.Command(p, &cobra.Command{
 		Use:   "pause JOB...",
@@ -20,7 +20,7 @@ terminate.`,
 	}, runmode.Pause, true, runmode.Options{Done: "is pausing", Already: "is paused already"})
 }
 
-// ResumeCommand returns the verb resume.
+// ResumeCommand returns the command "t9k resume".
 func ResumeCommand(p *kit.Program) *cobra.Command {
 	return runmode.Command(p, &cobra.Command{
 		Use:        "resume JOB...",

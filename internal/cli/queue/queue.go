@@ -21,7 +21,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/waiting"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k queue".
 func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",

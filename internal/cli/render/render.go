@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k render".
 func Command(p *kit.Program) *cobra.Command {
 	var files []string
 	o := kit.YAML

@@ -21,7 +21,7 @@ type options struct {
 	output kit.Format
 }
 
-// Command returns the verb.
+// Command returns the command "t9k rerun".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -31,7 +31,7 @@ type options struct {
 	output           kit.Format
 }
 
-// Command returns the verb.
+// Command returns the command "t9k run".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -21,7 +21,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k scale".
 func Command(p *kit.Program) *cobra.Command {
 	var o kit.Format
 	cmd := &cobra.Command{

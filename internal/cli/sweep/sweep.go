@@ -28,7 +28,7 @@ type options struct {
 	output    kit.Format
 }
 
-// Command returns the verb.
+// Command returns the command "t9k sweep".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

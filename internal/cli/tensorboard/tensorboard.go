@@ -23,7 +23,7 @@ type options struct {
 	timeout      time.Duration
 }
 
-// Command returns the verb.
+// Command returns the command "t9k tensorboard".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -21,7 +21,7 @@ import (
 // sections are the names of the tables, in order.
 var sections = []string{"nodes", "queues", "users"}
 
-// Command returns the verb.
+// Command returns the command "t9k top".
 func Command(p *kit.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "top [nodes|queues|users]",

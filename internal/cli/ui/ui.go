@@ -25,7 +25,7 @@ type options struct {
 	noBrowser bool
 }
 
-// Command returns the verb.
+// Command returns the command "t9k ui".
 func Command(p *kit.Program) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/manifest"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k validate".
 func Command(p *kit.Program) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// Command returns the verb.
+// Command returns the command "t9k version".
 func Command(p *kit.Program) *cobra.Command {
 	var o kit.Format
 	cmd := &cobra.Command{

@@ -101,7 +101,7 @@ func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, cont
 	return ctx, stop
 }
 
-// noticeCookie is the name of the cookie that carries a message to the next page.
+// noticeCookie returns the name of the cookie that carries a message to the next page.
 func (c *Caller) noticeCookie() string { return c.Cookie + "-notice" }
 
 // leaveNotice stores a message in a cookie for the next page.

@@ -91,7 +91,7 @@ func (c Client) Create(ctx context.Context, d *Draft) ([]Created, error) {
 	return all, nil
 }
 
-// rank is the position of an object in the order of creation: namespaces, other objects, jobs.
+// rank returns the position of an object in the order of creation: namespaces, other objects, jobs.
 func rank(t target) int {
 	switch {
 	case t.Kind != nil:

@@ -13,14 +13,14 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// gpuJob is a job with some pods in a queue. Each pod requests GPUs through its limits only.
+// gpuJob returns a job with some pods in a queue. Each pod requests GPUs through its limits only.
 func gpuJob(queue string, pods int, gpus string) *engine.Job {
 	limits := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus), "cpu": resource.MustParse("4")}
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
 	return &engine.Job{Roles: []engine.Role{{Type: "worker", Replicas: pods, Template: template}}, Gang: &engine.Gang{Queue: queue, Priority: 5, MinMember: int32(pods)}}
 }
 
-// cluster is a cluster of two nodes with four GPUs each and two queues. A pod on one of the nodes uses two GPUs.
+// cluster returns a cluster of two nodes with four GPUs each and two queues. A pod on one of the nodes uses two GPUs.
 func cluster() (*QueuesInput, *NodesInput) {
 	list := func(gpus string) corev1.ResourceList {
 		return corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus), "cpu": resource.MustParse("32"), "pods": resource.MustParse("100")}

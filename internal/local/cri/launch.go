@@ -210,7 +210,7 @@ func (c *container) wait(ctx context.Context, d time.Duration) (ended bool, err 
 	}
 }
 
-// stopSignal is the signal that asks the container's command to exit.
+// stopSignal returns the signal that asks the container's command to exit.
 func (c *container) stopSignal() unix.Signal {
 	if c.config.StopSignal == pb.Signal_RUNTIME_DEFAULT {
 		return unix.SIGTERM

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// gate is a script that runs until the test creates a file.
+// gate returns a script that runs until the test creates a file.
 func gate(name, dir, end string) *pb.ContainerConfig {
 	c := script(name, "echo up; until test -e /gate/"+name+"; do sleep 0.01; done; echo on; "+end)
 	c.Mounts = []*pb.Mount{{HostPath: dir, ContainerPath: "/gate"}}

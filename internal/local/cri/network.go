@@ -68,7 +68,7 @@ func addBridge(cfg Config) (netlink.Link, error) {
 	return netlink.LinkByName(cfg.Bridge)
 }
 
-// bridgeFile is the path of the file with the bridge's hardware address.
+// bridgeFile returns the path of the file with the bridge's hardware address.
 func bridgeFile(cfg Config) string { return filepath.Join(cfg.Root, "bridge") }
 
 // isOwnBridge reports whether link is the bridge that addBridge created.
@@ -109,7 +109,7 @@ func nextAddress(subnet netip.Prefix, last netip.Addr, used map[netip.Addr]strin
 	return netip.Addr{}, fmt.Errorf("all addresses of %s are in use", subnet.Masked())
 }
 
-// vethName is the name of a sandbox's network device on the bridge.
+// vethName returns the name of a sandbox's network device on the bridge.
 func vethName(sandbox string) string { return "v" + sandbox[:12] }
 
 // connectToBridge connects the sandbox's network namespace to the bridge by a veth pair.

@@ -32,7 +32,7 @@ type sandbox struct {
 	config *pb.PodSandboxConfig
 }
 
-// state is the sandbox's state as the CRI names it.
+// state returns the sandbox's state as the CRI names it.
 func (s *sandbox) state() pb.PodSandboxState {
 	if s.Ready {
 		return pb.PodSandboxState_SANDBOX_READY
@@ -169,7 +169,7 @@ func mountShm(dir string) error {
 	return nil
 }
 
-// hostname is the host name that the containers see.
+// hostname returns the host name that the containers see.
 func (s *sandbox) hostname() string {
 	if s.HostNet || s.config.Hostname == "" {
 		if h, err := os.Hostname(); err == nil {

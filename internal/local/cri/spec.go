@@ -76,8 +76,8 @@ func refuseContainer(config *pb.ContainerConfig) error {
 	return nil
 }
 
-// environment is the container's environment, each variable once. PATH defaults to the machine's PATH, because there is
-// no image that sets it.
+// environment returns the container's environment, each variable once. PATH defaults to the machine's PATH, because
+// there is no image that sets it.
 func environment(config *pb.ContainerConfig, home, hostname string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {

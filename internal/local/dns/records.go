@@ -58,12 +58,12 @@ func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	return records
 }
 
-// serviceName is the absolute domain name of a Service.
+// serviceName returns the absolute domain name of a Service.
 func serviceName(name, namespace, domain string) string {
 	return strings.ToLower(name + "." + namespace + ".svc." + domain + ".")
 }
 
-// endpointHost is the first label of an endpoint's domain name.
+// endpointHost returns the first label of an endpoint's domain name.
 func endpointHost(hostname *string, address string) string {
 	if hostname != nil && *hostname != "" {
 		return strings.ToLower(*hostname)

@@ -161,7 +161,7 @@ func (s *Server) resolveAlias(answers []dns.RR, q dns.Question, overTCP bool) []
 	return append(answers, s.upstream.ask(new(dns.Msg).SetQuestion(alias.Target, q.Qtype), overTCP).Answer...)
 }
 
-// authority is the SOA record of a negative answer. It contains the time for which clients may cache the answer.
+// authority returns the SOA record of a negative answer. It contains the time for which clients may cache the answer.
 func (s *Server) authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: s.domain + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},

@@ -19,7 +19,7 @@ func newConsole(c *cluster) *cobra.Command {
 				return err
 			}
 			if !d.Running() {
-				return fmt.Errorf("cluster %s is down; %q starts it", d.Name(), "t9k local up"+nameFlag(d))
+				return fmt.Errorf("cluster %s is down; %q starts it", d.Name(), "t9k local up"+d.NameFlag())
 			}
 			console, err := d.ConsoleURL()
 			if err != nil {

@@ -31,7 +31,7 @@ func (c *cluster) dir() (local.Dir, error) { return local.NamedDir(c.name) }
 func (c *cluster) existing() (local.Dir, error) {
 	d, err := c.dir()
 	if err == nil && !d.Exists() {
-		err = fmt.Errorf("there is no cluster %s; `t9k local up%s` creates it", d.Name(), nameFlag(d))
+		err = fmt.Errorf("there is no cluster %s; `t9k local up%s` creates it", d.Name(), d.NameFlag())
 	}
 	return d, err
 }
@@ -133,7 +133,7 @@ them; "reset" deletes them too.`,
 			}
 			switch {
 			case ran:
-				fmt.Fprintf(out, "Cluster %s is down. Its data remain in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+nameFlag(d))
+				fmt.Fprintf(out, "Cluster %s is down. Its data remain in %s;\n%q deletes them.\n", d.Name(), tilde(string(d)), "t9k local reset"+d.NameFlag())
 			case d.Exists():
 				fmt.Fprintf(out, "Cluster %s was not running. Its leftovers were removed.\n", d.Name())
 			default:
@@ -191,14 +191,6 @@ func newKubeconfig(c *cluster) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// nameFlag is the flag that names the cluster on the command line. It is empty for the default cluster.
-func nameFlag(d local.Dir) string {
-	if d.Name() == local.DefaultName {
-		return ""
-	}
-	return " --name " + d.Name()
 }
 
 // tilde replaces the user's home directory at the start of a path by ~.

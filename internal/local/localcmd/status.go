@@ -28,7 +28,7 @@ func newStatus(c *cluster) *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			if !d.Running() {
-				fmt.Fprintf(out, "Cluster %s is down; %q starts it.\n", d.Name(), "t9k local up"+nameFlag(d))
+				fmt.Fprintf(out, "Cluster %s is down; %q starts it.\n", d.Name(), "t9k local up"+d.NameFlag())
 				return ErrSilent
 			}
 			status, err := local.NewClient(d).Probe(cmd.Context())

@@ -94,8 +94,8 @@ func printUse(out io.Writer, d local.Dir) error {
 	if console != "" {
 		fmt.Fprintf(t, "Open the console:\t%s\n", console)
 	}
-	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", nameFlag(d))
-	fmt.Fprintf(t, "Stop the cluster:\tt9k local down%s\n", nameFlag(d))
+	fmt.Fprintf(t, "Use kubectl:\texport KUBECONFIG=$(t9k local kubeconfig%s)\n", d.NameFlag())
+	fmt.Fprintf(t, "Stop the cluster:\tt9k local down%s\n", d.NameFlag())
 	_ = t.Flush() // fails only if the terminal is closed
 	return nil
 }

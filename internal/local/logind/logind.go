@@ -33,7 +33,7 @@ const (
 	busMember = "org.freedesktop.DBus"
 )
 
-// Address is the value of DBUS_SYSTEM_BUS_ADDRESS with which a kubelet finds the server at a socket.
+// Address returns the value of DBUS_SYSTEM_BUS_ADDRESS with which a kubelet finds the server at a socket.
 func Address(socket string) string { return "unix:path=" + dbus.EscapeBusAddressValue(socket) }
 
 // Server announces a shutdown to the connected kubelets.

@@ -80,7 +80,7 @@ func OpenTerminal() (master, slave *os.File, err error) {
 	return master, os.NewFile(fd, "terminal"), nil
 }
 
-// descriptors are the command's standard input, output and error.
+// descriptors returns the file descriptors of the command's standard input, output and error.
 func (s *stdio) descriptors() []uintptr {
 	return []uintptr{s.command[0].Fd(), s.command[1].Fd(), s.command[2].Fd()}
 }

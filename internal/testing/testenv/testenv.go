@@ -308,7 +308,7 @@ func (e *Env) Status() (*local.Status, error) {
 	return e.client.Status(ctx)
 }
 
-// LogFile is the path of a component's log.
+// LogFile returns the path of a component's log.
 func (e *Env) LogFile(component string) string { return e.dir.LogFile(component) }
 
 // Stop stops everything and removes the directory. It can be called several times.
