@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestTablesOfExitCodes reads the table of exit codes and restart policies in the guide to each kind of training job, and
-// verifies each entry. The guide to a kind has the name of its framework.
+// TestTablesOfExitCodes reads the table of exit codes and restart policies in the guide to each kind of training job,
+// and verifies each entry. The guide to a kind has the name of its framework.
 func TestTablesOfExitCodes(t *testing.T) {
 	for _, k := range kinds.All {
 		if k.Training == nil {

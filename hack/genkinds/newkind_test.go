@@ -131,8 +131,8 @@ func cloneDir(t *testing.T, source string) string {
 	return dir
 }
 
-// namedEverywhere checks that every file that names all other kinds names the new kind. Tests may name each of them, but
-// not in one list.
+// namedEverywhere checks that every file that names all other kinds names the new kind. Tests may name each of them,
+// but not in one list.
 func namedEverywhere(t *testing.T, root string) {
 	t.Helper()
 	found := 0

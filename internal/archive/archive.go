@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Job is the record of a job.
+// Job is what the archive stores of a job.
 type Job struct {
 	UID string `json:"uid"`
 	// Version is the resourceVersion as a number. Only a record with a larger version replaces a record.

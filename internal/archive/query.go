@@ -116,7 +116,7 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Text }
 
-// Refuse returns a refusal.
+// Refuse returns a Refusal with an HTTP status and a formatted text.
 func Refuse(status int, format string, args ...any) *Refusal {
 	return &Refusal{status, fmt.Sprintf(format, args...)}
 }

@@ -26,7 +26,7 @@ type framework struct {
 	restart string
 }
 
-// role is one role of a job.
+// role is a role of the Kubeflow job while it is converted.
 type role struct {
 	// key is the role's name in the manifest. path is the role's path.
 	key, path string

@@ -61,7 +61,7 @@ var All = []Kind{
 	tensorFlowTrainingJob,
 }
 
-// Limits are the limits of an installation.
+// Limits holds the limits that an installation sets for all jobs.
 type Limits struct {
 	// MaxReplicas is the largest number of replicas of one job. Zero means DefaultMaxReplicas.
 	MaxReplicas int

@@ -58,7 +58,7 @@ func (c *conversion) modeRoles(n int, named func(int) string) iter.Seq2[int, *en
 	}
 }
 
-// runMode validates the run modes.
+// runMode validates the debug and pause modes, and stores the paths of their specs for later errors.
 func (v *validator) runMode(m *batch.RunMode, path *field.Path) {
 	if d := orZero(m).Debug; d != nil {
 		v.debugPaths = v.modeSpecs(path.Child("debug", "replicaSpecs"), len(d.ReplicaSpecs), func(i int) string { return d.ReplicaSpecs[i].Type })

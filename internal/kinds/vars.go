@@ -112,7 +112,7 @@ func (v *validator) variables() {
 	}
 }
 
-// textPath returns the path of a text of a role.
+// textPath returns the path of a text of a role, for an error.
 func (v *validator) textPath(role int, p place) *field.Path {
 	switch p.list {
 	case debugMode:

@@ -84,8 +84,8 @@ var kubeletSysctls = map[string]string{
 }
 
 // coverKubeletPaths mounts private directories over the paths of the machine that the kubelet writes to, in this
-// process's mount namespace. Mounts of the machine still propagate into the namespace; mounts made here do not propagate
-// out.
+// process's mount namespace. Mounts of the machine still propagate into the namespace; mounts made here do not
+// propagate out.
 func coverKubeletPaths(d Dir, c *Config) error {
 	volumes := -1
 	if c.Runtime == RuntimeContainerd {

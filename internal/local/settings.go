@@ -69,8 +69,8 @@ func mergeFields(into, fields map[string]any) {
 	}
 }
 
-// logReadTime is for how long after its end the pod of a replica stays, so that the archive of the console has its log before
-// a restart or a clean-up. The chart has the same. docs/designs/0022-logs-before-deletion.md has the reasons.
+// logReadTime is for how long after its end the pod of a replica stays, so that the archive of the console has its log
+// before a restart or a clean-up. The chart has the same. docs/designs/0022-logs-before-deletion.md has the reasons.
 const logReadTime = "3s"
 
 // writeSettings writes the configuration files of the operator, the scheduler and the console.

@@ -27,7 +27,7 @@ const (
 	drainInterval = 100 * time.Millisecond
 )
 
-// ShutdownStatus is the progress of a shutdown.
+// ShutdownStatus is the progress of a shutdown of the cluster.
 type ShutdownStatus struct {
 	// Pods is the number of pods that have not terminated.
 	Pods int `json:"pods"`

@@ -7,8 +7,8 @@ import (
 )
 
 // Merge emits the values of several channels in the order of their times, until all channels are closed or ctx ends. It
-// preserves the order within each channel. Merge waits for the next value of each channel. If none of those that it waits
-// for has a value for the duration patience, they are late, and Merge stops receiving from them.
+// preserves the order within each channel. Merge waits for the next value of each channel. If none of those that it
+// waits for has a value for the duration patience, they are late, and Merge stops receiving from them.
 func Merge[T any](ctx context.Context, sources []<-chan T, at func(T) time.Time, patience time.Duration, emit func(T)) {
 	m := &merger[T]{heads: make([]*T, len(sources)), sources: append([]<-chan T(nil), sources...)}
 	for m.fill(ctx, patience) {

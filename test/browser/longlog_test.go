@@ -226,7 +226,8 @@ type link struct {
 	down atomic.Bool
 }
 
-// behindLink returns a console behind a link.
+// behindLink puts a link, which the test can interrupt, before a console. It returns the link and the console at its
+// address.
 func behindLink(t *testing.T, c *console) (*link, *console) {
 	t.Helper()
 	to, err := url.Parse(c.base)

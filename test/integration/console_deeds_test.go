@@ -72,7 +72,7 @@ func (d *deed) path(w *world) string {
 	return "/jobs/" + w.Namespace + "/" + strings.ToLower(d.kind()) + "/" + d.name
 }
 
-// object returns the job.
+// object returns the job on which the action is done.
 func (d *deed) object(w *world) *unstructured.Unstructured {
 	w.Helper()
 	spec := `{runMode: MODE, replicaSpecs: [{type: w, template: {spec: {containers: [{name: main, image: busybox}]}}}]}`

@@ -32,7 +32,7 @@ var helmBinary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// installation is an installation of the chart.
+// installation installs and upgrades the chart with helm.
 type installation struct {
 	*namespace.Test
 	helm, home string

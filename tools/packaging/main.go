@@ -27,7 +27,7 @@ import (
 // source is where the source of the product is.
 const source = "https://tensorstack.dev/batch"
 
-// release holds the settings.
+// release holds the settings with which the files of a release are built.
 type release struct {
 	root, out         string
 	version, revision string

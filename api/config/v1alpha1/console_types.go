@@ -14,13 +14,13 @@ const ConsoleConfigurationKind = "ConsoleConfiguration"
 // +kubebuilder:object:root=true
 type ConsoleConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
-	// Server is the server of the pages and of the JSON API.
+	// Server configures the server of the pages and of the JSON API.
 	// +optional
 	Server ConsoleServer `json:"server,omitzero"`
-	// Health is the server of /healthz and /readyz.
+	// Health configures the server of /healthz and /readyz.
 	// +optional
 	Health Health `json:"health,omitzero"`
-	// Metrics is the server of /metrics.
+	// Metrics configures the HTTPS server of /metrics.
 	// +optional
 	Metrics Metrics `json:"metrics,omitzero"`
 	// ClusterName is the name of the cluster on all pages.
@@ -34,19 +34,19 @@ type ConsoleConfiguration struct {
 	// SignIn says with which provider users sign in. Unset: a proxy before the console signs them in.
 	// +optional
 	SignIn *SignIn `json:"signIn,omitempty"`
-	// Archive is the archive of jobs.
+	// Archive configures the archive of jobs.
 	// +optional
 	Archive Archive `json:"archive,omitzero"`
 }
 
-// ConsoleServer is the server of the pages and of the JSON API.
+// ConsoleServer configures the server of the pages and of the JSON API.
 type ConsoleServer struct {
 	// BindAddress is the address that the server listens at, as HOST:PORT or :PORT.
 	// +optional
 	// +default=":8080"
 	BindAddress string `json:"bindAddress,omitempty"`
-	// CertDir is a directory with tls.crt and tls.key that another program renews, such as cert-manager. Unset: the server
-	// speaks HTTP, for a proxy that ends TLS.
+	// CertDir is a directory with tls.crt and tls.key that another program renews, such as cert-manager. Unset: the
+	// server speaks HTTP, for a proxy that terminates TLS.
 	// +optional
 	CertDir string `json:"certDir,omitempty"`
 	// URLs are the addresses under which browsers reach the console, such as https://console.example.org. The console
@@ -55,8 +55,8 @@ type ConsoleServer struct {
 	URLs []string `json:"urls,omitempty"`
 }
 
-// SignIn says with which provider of OpenID Connect users sign in. The API server must accept the tokens of the provider.
-// The console needs `server.urls`, because the provider leads users back to it.
+// SignIn configures the provider of OpenID Connect with which users sign in. The API server must accept the tokens of
+// the provider. The console needs `server.urls`, because the provider redirects users back to it.
 type SignIn struct {
 	// Issuer is the address of the provider, such as https://login.example.org.
 	Issuer string `json:"issuer"`
@@ -72,14 +72,14 @@ type SignIn struct {
 	ExtraScopes []string `json:"extraScopes,omitempty"`
 }
 
-// Archive is the archive of jobs.
+// Archive configures the archive of jobs.
 type Archive struct {
 	// Address is the path of a file, or the address of a PostgreSQL database such as postgres://t9k@db.example.org/t9k,
 	// whose password the environment variable PGPASSWORD may hold. Unset: the value of the environment variable
 	// T9K_ARCHIVE. There is no archive if both are unset.
 	// +optional
 	Address string `json:"address,omitempty"`
-	// MaxJobLogSize is the largest size of the logs that the archive keeps of one job. The oldest go first.
+	// MaxJobLogSize is the largest size of the logs that the archive keeps of one job. The oldest are removed first.
 	// +optional
 	// +default="4Mi"
 	MaxJobLogSize *resource.Quantity `json:"maxJobLogSize,omitempty"`

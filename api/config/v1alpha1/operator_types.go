@@ -16,25 +16,25 @@ const OperatorConfigurationKind = "OperatorConfiguration"
 // +kubebuilder:object:root=true
 type OperatorConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
-	// LeaderElection says whether operators elect a leader.
+	// LeaderElection configures whether operators elect a leader.
 	// +optional
 	LeaderElection LeaderElection `json:"leaderElection,omitzero"`
-	// Health is the server of /healthz and /readyz.
+	// Health configures the server of /healthz and /readyz.
 	// +optional
 	Health Health `json:"health,omitzero"`
-	// Metrics is the server of /metrics.
+	// Metrics configures the HTTPS server of /metrics.
 	// +optional
 	Metrics Metrics `json:"metrics,omitzero"`
-	// Webhook is the server of the admission webhooks.
+	// Webhook configures the server of the admission webhooks.
 	// +optional
 	Webhook Webhook `json:"webhook,omitzero"`
 	// QueuesFile is the path of a YAML file with queues that the operator creates if they do not exist.
 	// +optional
 	QueuesFile string `json:"queuesFile,omitempty"`
-	// Jobs are the settings of jobs.
+	// Jobs configures the controllers of jobs.
 	// +optional
 	Jobs Jobs `json:"jobs,omitzero"`
-	// TensorBoards are the settings of TensorBoards.
+	// TensorBoards configures the controller of TensorBoards.
 	// +optional
 	TensorBoards TensorBoards `json:"tensorBoards,omitzero"`
 	// Tracing says where the operator sends traces of the starts of jobs. Unset: nowhere.
@@ -42,7 +42,7 @@ type OperatorConfiguration struct {
 	Tracing *Tracing `json:"tracing,omitempty"`
 }
 
-// LeaderElection says whether operators elect a leader.
+// LeaderElection configures whether operators elect a leader.
 type LeaderElection struct {
 	// Enabled makes several operators elect a leader. Only the leader runs the controllers; all serve the webhooks. If
 	// false, only one operator may run.
@@ -51,7 +51,7 @@ type LeaderElection struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// Health is the server of /healthz and /readyz.
+// Health configures the server of /healthz and /readyz.
 type Health struct {
 	// BindAddress is the address that the server listens at, as HOST:PORT or :PORT. "0" disables the server.
 	// +optional
@@ -59,7 +59,7 @@ type Health struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
-// Metrics is the server of /metrics.
+// Metrics configures the HTTPS server of /metrics.
 type Metrics struct {
 	// BindAddress is the address of /metrics, which is served over HTTPS to users who may get the path. "0" disables
 	// the server.
@@ -68,7 +68,7 @@ type Metrics struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
-// Webhook is the server of the admission webhooks.
+// Webhook configures the server of the admission webhooks.
 type Webhook struct {
 	// BindAddress is the address that the server listens at. "0" disables the server.
 	// +optional
@@ -80,7 +80,7 @@ type Webhook struct {
 	CertDir string `json:"certDir,omitempty"`
 }
 
-// Jobs are the settings of jobs.
+// Jobs configures the controllers of jobs.
 type Jobs struct {
 	// ClusterDomain is the DNS domain of the cluster. Unset: detected, else cluster.local.
 	// +optional
@@ -117,7 +117,7 @@ type Jobs struct {
 	LogReadTime *metav1.Duration `json:"logReadTime,omitempty"`
 }
 
-// TensorBoards are the settings of TensorBoards.
+// TensorBoards configures the controller of TensorBoards.
 type TensorBoards struct {
 	// IdleAfter is the time without a request after which a TensorBoard is idle. 0s turns this off. The operator must
 	// reach the pods at port 6008.

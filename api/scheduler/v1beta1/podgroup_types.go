@@ -113,7 +113,7 @@ type PodGroupSpec struct {
 	TopologyPolicy TopologyPolicy `json:"topologyPolicy,omitempty"`
 }
 
-// PodGroupRole is the minimum of one role.
+// PodGroupRole is the minimum number of pods of one role.
 type PodGroupRole struct {
 	// Name of the role.
 	// +kubebuilder:validation:MinLength=1

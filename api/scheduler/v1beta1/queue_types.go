@@ -22,7 +22,7 @@ const (
 	ResourceShapes          = "resource-shapes"
 )
 
-// Queue is a share of the cluster: pods are scheduled through queues.
+// Queue limits what its pods request together, determines who may create pods in it, and orders the groups that wait.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -119,7 +119,7 @@ type PriorityRange struct {
 	Max *int32 `json:"max,omitempty"`
 }
 
-// QueueQuota limits what the pods of a queue use together.
+// QueueQuota limits what the pods of a queue request together.
 type QueueQuota struct {
 	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
 	// +optional

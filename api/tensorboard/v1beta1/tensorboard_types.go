@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called
+// TensorBoard is a TensorBoard server for the logs of training jobs. It runs as a Deployment and a Service named
 // NAME-tensorboard.
 //
 // +kubebuilder:object:root=true

@@ -136,7 +136,7 @@ func (c *Client) Logs(ctx context.Context, uid, replica string) (*archive.LogLis
 	return get[archive.LogList](ctx, c, q, "jobs", url.PathEscape(uid), "logs")
 }
 
-// Usage returns the usage of jobs.
+// Usage returns the sums of resource use that a query selects.
 func (c *Client) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error) {
 	return get[archive.UsageList](ctx, c, q.Values(), "usage")
 }

@@ -27,8 +27,8 @@ func (d *display) archivedTail(ctx context.Context, j *kit.Job, replica, contain
 	}
 }
 
-// archived returns the last lines of the last attempt of a replica. Whatever is wrong with the archive is no reason to say
-// more of it here: it is only asked for what the cluster no longer has.
+// archived returns the last lines of the last attempt of a replica. Whatever is wrong with the archive is no reason to
+// say more of it here: it is only asked for what the cluster no longer has.
 func (d *display) archived(ctx context.Context, j *kit.Job, replica, container string) []string {
 	c, err := archiveclient.Connect(d.Program, archiveclient.Options{})
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // composed is the name of the manifest that flags describe, for messages.
 const composed = "the flags"
 
-// composer describes a job by flags instead of a manifest.
+// composer builds the manifest of a job from flags.
 type composer struct {
 	name, image, kind, queue string
 	gpus, cpu, memory        string
@@ -167,7 +167,7 @@ func (c *composer) check(files []string) error {
 	return nil
 }
 
-// manifest returns the text of the manifest.
+// manifest returns the manifest of the job as YAML, or an error that names the flag with a wrong value.
 func (c *composer) manifest() ([]byte, error) {
 	kind := composedKinds()[c.kind]
 	if kind == nil {

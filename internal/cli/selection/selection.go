@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Replica is a selected replica.
+// Replica identifies a selected replica by role and rank.
 type Replica struct {
 	Role string
 	Rank int
@@ -43,7 +43,7 @@ type Selection struct {
 	Width int
 }
 
-// Role is a selected role.
+// Role is a role with the ranks and the container that the flags select.
 type Role struct {
 	Name string
 	// Replicas is the number of the role's replicas. first is the index of the first replica.

@@ -24,7 +24,7 @@ type Job struct {
 	Normal *engine.Job
 }
 
-// Jobs returns a table of jobs.
+// Jobs returns the table of jobs of t9k get. wide adds the queue and times.
 func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	t := Table{Header: []string{"KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE"}}
 	if wide {

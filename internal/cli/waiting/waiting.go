@@ -47,7 +47,7 @@ func Table(waiting []observed.Waiter, now time.Time, style view.Style, width int
 	return t.Lines(style, "  ", width)
 }
 
-// Groups are the groups of a queue.
+// Groups lists the waiting and the running groups of a queue.
 type Groups struct {
 	// Waiting lists the groups with waiting pods, the next group first.
 	Waiting []observed.Waiter

@@ -45,7 +45,7 @@ type Reviews struct {
 	rights answers[question, bool]
 }
 
-// User is an authenticated user.
+// User is a user as the API server authenticated them.
 type User struct {
 	authentication.UserInfo
 	// ID is different for users whose names, groups or other attributes differ.

@@ -121,7 +121,7 @@ func (o *options) run(ctx context.Context) error {
 	})
 }
 
-// metrics returns the endpoint of the metrics.
+// metrics returns the endpoint that serves /metrics over HTTPS. It has no handler if metrics are disabled.
 func (o *options) metrics(config *rest.Config, m *meters, kept *kept) (endpoint, error) {
 	e := endpoint{what: "/metrics", address: o.settings.Metrics.BindAddress}
 	if !configuration.Serves(e.address) {
@@ -137,7 +137,7 @@ func (o *options) metrics(config *rest.Config, m *meters, kept *kept) (endpoint,
 	return e, err
 }
 
-// admission returns the admission of browsers.
+// admission returns what authenticates the requests of browsers, with the sign-in if one is configured.
 func (o *options) admission(config *rest.Config, m *meters) (*access.Admission, error) {
 	core, err := kubernetes.NewForConfig(m.countReviews(config))
 	if err != nil {

@@ -80,7 +80,7 @@ type set struct {
 	now time.Time
 }
 
-// New returns a renderer.
+// New returns a renderer with the templates of all pages. It panics if one cannot be parsed.
 func New() *Renderer {
 	r := &Renderer{version: version()}
 	first := r.parse()

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/steer"
 )
 
-// Admission admits requests.
+// Admission decides who makes a request and whether the request is served.
 type Admission interface {
 	// Admit returns the caller of a request. If it returns nil, it has written the response.
 	Admit(w http.ResponseWriter, r *http.Request) *Caller

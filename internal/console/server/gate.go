@@ -52,7 +52,7 @@ type Local struct {
 	Core    corev1client.CoreV1Interface
 }
 
-// Admit implements Admission.
+// Admit implements Admission. Every caller is the owner of the cluster.
 func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 	if !l.admit(w, r) {
 		return nil

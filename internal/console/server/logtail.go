@@ -26,7 +26,8 @@ const (
 	// flushInterval is how long lines are collected before they are sent. maxLinesPerMessage is the largest number of
 	// lines that are sent together.
 	flushInterval, maxLinesPerMessage = 150 * time.Millisecond, 5000
-	// mergePatience is how long a stream waits in vain for slow logs before it sends the lines of other logs without them.
+	// mergePatience is how long a stream waits in vain for slow logs before it sends the lines of other logs without
+	// them.
 	mergePatience = 3 * time.Second
 	// goneTime is how long the log of a deleted pod is still read, because the pod's node may not answer.
 	goneTime = 5 * time.Second
@@ -89,7 +90,7 @@ type logTail struct {
 	merged chan struct{}
 }
 
-// logReader reads the log of a pod.
+// logReader reads the log of one container for a stream.
 type logReader struct {
 	logPod
 	// several is true if the page shows several replicas.

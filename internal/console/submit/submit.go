@@ -41,7 +41,7 @@ type Checker struct {
 	checker manifest.Checker
 }
 
-// NewChecker returns a checker.
+// NewChecker returns a Checker that checks one manifest at a time and reports at most maxFaults faults of an object.
 func NewChecker() *Checker {
 	return &Checker{turn: make(chan struct{}, 1), checker: manifest.Checker{MaxFaults: maxFaults}}
 }

@@ -40,7 +40,7 @@ func toneOf(phase string) Tone {
 	}
 }
 
-// JobRow is the row of a job in lists.
+// JobRow shows one job in a list.
 type JobRow struct {
 	UID string
 	// Path is the path of the job's page.

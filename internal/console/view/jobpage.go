@@ -70,7 +70,7 @@ type EventRow struct {
 	Tone   Tone
 }
 
-// ConditionRow is a condition of a job.
+// ConditionRow shows one condition on the page of a job.
 type ConditionRow struct {
 	Type, Status, Reason, Message string
 	Since                         time.Time
@@ -83,7 +83,7 @@ type RoleRow struct {
 	Restarts                     int32
 }
 
-// JobPage is the page of a job.
+// JobPage shows one job: its timeline, its roles and replicas, its actions, and the open tab.
 type JobPage struct {
 	JobRow
 	Tab      string

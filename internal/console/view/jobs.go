@@ -145,7 +145,7 @@ type PhaseCount struct {
 	Count int
 }
 
-// JobsPage is the list of jobs.
+// JobsPage shows one page of the filtered list of jobs.
 type JobsPage struct {
 	Filter  JobFilter
 	Counts  []PhaseCount

@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// interval is a time interval.
+// interval is the time of a pause, at most until the end of the timeline.
 type interval struct{ from, to time.Time }
 
 // during reports whether a pause began during an attempt and therefore ended it.

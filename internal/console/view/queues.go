@@ -72,7 +72,7 @@ type QueuesInput struct {
 	Hidden []Hidden
 }
 
-// QueuesPage is the list of queues.
+// QueuesPage shows the queues with their groups.
 type QueuesPage struct {
 	Queues []QueueCard
 	Hidden []Hidden

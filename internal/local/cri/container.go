@@ -26,7 +26,7 @@ type containerState struct {
 	Reason, Message            string
 }
 
-// container is a container of a sandbox.
+// container is a container that the runtime manages: its saved state, its config and, while it runs, its shim.
 type container struct {
 	containerState
 	config  *pb.ContainerConfig
@@ -37,7 +37,7 @@ type container struct {
 	end     func()        // closes ended; can be called several times
 }
 
-// newContainer returns a container in memory.
+// newContainer returns a container with this state. It saves nothing and starts nothing.
 func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec) *container {
 	c := &container{containerState: st, config: config, spec: spec}
 	c.ended = make(chan struct{})

@@ -19,7 +19,7 @@ type idMaps struct {
 	noGroups      bool // setgroups is denied, as in a namespace that an unprivileged user created without newgidmap
 }
 
-// idRange is a range of IDs.
+// idRange is a range of user or group IDs.
 type idRange struct{ first, size uint64 }
 
 // readIDMaps reads the ID maps of this process's user namespace.

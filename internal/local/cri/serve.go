@@ -21,7 +21,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming"
 )
 
-// Config is the configuration of the runtime.
+// Config configures the runtime.
 type Config struct {
 	// Socket is the path of the CRI's Unix socket. An existing file is replaced.
 	Socket string

@@ -27,7 +27,7 @@ const (
 	reviewEvery = 30
 )
 
-// Config is the configuration of a planner.
+// Config configures a planner.
 type Config struct {
 	// ReserveAfter is the time that a group waits before room is reserved for it.
 	ReserveAfter time.Duration

@@ -94,7 +94,8 @@ type podReport struct {
 	at              time.Time
 }
 
-// podReportOf returns the report in the condition of a pod.
+// podReportOf returns the reason and message of the condition PodScheduled of a pod, or an empty report unless the
+// condition is False.
 func podReportOf(pod *corev1.Pod) podReport {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

@@ -149,7 +149,7 @@ func (pl *Planner) waitingPod(uid types.UID) *placement.Pod {
 // byName compares groups by name, which is unique, so that a round does not depend on the order of events.
 func byName(a, b *core.Group) int { return cmp.Compare(a.Name, b.Name) }
 
-// input returns the input of a round.
+// input returns the cluster as core.Round reads it.
 func (pl *Planner) input(ctx context.Context, now time.Time, groups []*core.Group) *core.Cluster {
 	x := pl.index
 	c := &core.Cluster{Queues: make(map[string]*core.Queue, len(x.queues)), Groups: groups, Nodes: pl.scheduler.Nodes.Within(ctx), Now: now,

@@ -46,7 +46,7 @@ var keys = []string{
 
 const requiredKeys = 2
 
-// Settings are the settings of an installation.
+// Settings holds the settings of an installation that determine the pods of TensorBoards.
 type Settings struct {
 	// HelperImage and HelperCommand are the image and the command of the operator's own program.
 	HelperImage   string

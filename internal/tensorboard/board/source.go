@@ -72,7 +72,7 @@ type conversion struct {
 	logs Logs
 }
 
-// logDir adds the logs of one logDir.
+// logDir adds the PVCs, buckets and downloads of one logDir.
 func (c *conversion) logDir(d *tensorboard.LogDir, at *field.Path) {
 	for _, p := range d.PVC {
 		for _, sub := range orRoot(p.SubPath) {

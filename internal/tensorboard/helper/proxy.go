@@ -55,7 +55,7 @@ func (t *traffic) watch(h http.Handler) http.Handler {
 	})
 }
 
-// activity returns the current Activity.
+// activity returns the number of requests, and for how long no request has been open.
 func (t *traffic) activity() board.Activity {
 	t.mu.Lock()
 	defer t.mu.Unlock()

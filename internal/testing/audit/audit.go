@@ -25,7 +25,7 @@ rules:
 `, level, list)
 }
 
-// Event is one request.
+// Event is one request in the audit log of an API server.
 type Event struct {
 	// At is the time at which the API server received the request.
 	At time.Time

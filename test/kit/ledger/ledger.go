@@ -51,7 +51,7 @@ type Ledger struct {
 	evictions int
 }
 
-// gang is the record of a gang.
+// gang is what the ledger has observed of a gang.
 type gang struct {
 	min   int
 	pods  map[types.UID]*corev1.Pod

@@ -48,7 +48,7 @@ type Spec struct {
 	Created time.Time
 }
 
-// Program is the program of one platform.
+// Program is an executable built for one platform.
 type Program struct {
 	Platform v1.Platform
 	// Path is the file on this machine.

@@ -5,7 +5,7 @@ package v1beta1
 // PodGroupRoleApplyConfiguration represents a declarative configuration of the PodGroupRole type for use
 // with apply.
 //
-// PodGroupRole is the minimum of one role.
+// PodGroupRole is the minimum number of pods of one role.
 type PodGroupRoleApplyConfiguration struct {
 	// Name of the role.
 	Name *string `json:"name,omitempty"`

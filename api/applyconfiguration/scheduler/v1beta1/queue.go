@@ -11,7 +11,7 @@ import (
 // QueueApplyConfiguration represents a declarative configuration of the Queue type for use
 // with apply.
 //
-// Queue is a share of the cluster: pods are scheduled through queues.
+// Queue limits what its pods request together, determines who may create pods in it, and orders the groups that wait.
 type QueueApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -9,7 +9,7 @@ import (
 // QueueQuotaApplyConfiguration represents a declarative configuration of the QueueQuota type for use
 // with apply.
 //
-// QueueQuota limits what the pods of a queue use together.
+// QueueQuota limits what the pods of a queue request together.
 type QueueQuotaApplyConfiguration struct {
 	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
 	Requests *v1.ResourceList `json:"requests,omitempty"`

@@ -11,7 +11,7 @@ import (
 // TensorBoardApplyConfiguration represents a declarative configuration of the TensorBoard type for use
 // with apply.
 //
-// TensorBoard runs a TensorBoard, which shows what training jobs log, as a Deployment and a Service called
+// TensorBoard is a TensorBoard server for the logs of training jobs. It runs as a Deployment and a Service named
 // NAME-tensorboard.
 type TensorBoardApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
