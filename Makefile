@@ -92,7 +92,7 @@ test-sim: ## Simulate 5,000 worlds and 12,000 clusters, and explore every order 
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
 test-faults: export T9K = $(BIN)/t9k
 test-faults: build ## Kill, stop and slow down all components while jobs run (7 minutes)
-	@go test -vet=off -count 1 -timeout 20m -v ./test/integration -faults -run '^(TestJobs(WithoutFault|Survive)|TestWrongClocks|TestHistoryOfAConsoleThatIsKilled)'
+	@go test -vet=off -count 1 -timeout 20m -v ./test/integration -faults -run '^(TestJobs(WithoutFault|Survive)|TestWrongClocks|TestKilledConsoleLosesNoEndedJob)'
 	@go test -vet=off -count 1 -timeout 20m -v ./test/scheduler -faults -run '^TestGangs(WithoutFault|Survive)'
 	@go test -vet=off -count 1 -timeout 20m -v ./test/e2e -faults -run '^Test(JobsEndTheSame|GangsSurvive|JobsContinueAfterAPIServerOutage)'
 
@@ -104,7 +104,7 @@ e2e-torch: build ## Train with PyTorch on the embedded cluster; needs python3 wi
 .PHONY: e2e-upgrade
 e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-upgrade: build ## Upgrade, downgrade and remove the chart with Helm while jobs and gangs run (3 minutes); needs root and the git history
-	@go test -vet=off -timeout 20m -v -run '^TestUpgradeAndRemoval$$' ./test/upgrade -upgrade
+	@go test -vet=off -timeout 20m -v -run '^TestJobsSurviveUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
 # `make test` runs jobs and a gang on a whole cluster that emulates the oldest version.
 .PHONY: test-versions
@@ -143,7 +143,7 @@ e2e-containers: export KUBEROUTER = $(BIN)/kuberouter
 e2e-containers: PLATFORMS = linux/$(shell go env GOARCH)
 e2e-containers: build images $(TOOLS)/helm ## Install the chart on a node with containers and run jobs; needs root and Debian's containerd, runc, containernetworking-plugins, busybox-static, iptables, ipset
 	@cd test/kuberouter && ../../hack/gobuild -ldflags '-s -w' -o $(KUBEROUTER) .
-	@go test $(if $(filter 0,$(shell id -u)),-exec 'unshare --net') -vet=off -timeout 15m -v -run '^TestContainers$$' ./test/e2e -containers
+	@go test $(if $(filter 0,$(shell id -u)),-exec 'unshare --net') -vet=off -timeout 15m -v -run '^TestChartRunsJobsInContainers$$' ./test/e2e -containers
 
 .PHONY: e2e-browser
 e2e-browser: export T9K_LOCAL = $(BIN)/t9k-local

@@ -188,8 +188,8 @@ func generated(path string) bool {
 		path == "config/crd/kustomization.yml"
 }
 
-// TestLinks: every relative link of the documentation leads to a file.
-func TestLinks(t *testing.T) {
+// TestRelativeLinksLeadToFiles verifies that every relative link of the documentation leads to a file.
+func TestRelativeLinksLeadToFiles(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([\w./-]+)(?:#[^)]*)?\)`)
 	pages := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
 	for _, top := range []string{"docs", "examples"} {
@@ -235,8 +235,9 @@ func read(t *testing.T, path string) string {
 // step matches a step of architecture.md: a file and a function in it.
 var step = regexp.MustCompile("(?m)^[0-9]+\\. `([a-z/0-9_]+\\.go)`: `([A-Za-z]+)`")
 
-// TestSteps verifies that each function that architecture.md places in a file is there.
-func TestSteps(t *testing.T) {
+// TestArchitecturePlacesFunctionsInTheirFiles verifies that each function that architecture.md places in a file is
+// there.
+func TestArchitecturePlacesFunctionsInTheirFiles(t *testing.T) {
 	steps := step.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
 	if len(steps) < 10 {
 		t.Fatalf("architecture.md has %d steps", len(steps))

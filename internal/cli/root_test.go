@@ -17,8 +17,8 @@ func call(t *testing.T, stdin string, args ...string) (out, errOut string, code 
 	return clitest.Call(t, Main, stdin, args...)
 }
 
-// TestFaults verifies the messages for wrong command lines and for a missing cluster.
-func TestFaults(t *testing.T) {
+// TestWrongCommandLinesAreExplained verifies the messages for wrong command lines and for a missing cluster.
+func TestWrongCommandLinesAreExplained(t *testing.T) {
 	var b strings.Builder
 	for _, args := range [][]string{
 		{"get"},

@@ -15,10 +15,10 @@ import (
 //go:embed testdata/*/*.yaml
 var testdata embed.FS
 
-// TestBadManifests verifies the error messages for invalid jobs and invalid updates. Each file of testdata/bad holds a
-// job, or a job followed by an update that a live job does not accept. NAME.validate.txt holds the messages of this
-// package, and NAME.server.txt the messages of the API server, which test/integration compares.
-func TestBadManifests(t *testing.T) {
+// TestBadManifestsGetTheirErrorMessages verifies the error messages for invalid jobs and invalid updates. Each file of
+// testdata/bad holds a job, or a job followed by an update that a live job does not accept. NAME.validate.txt holds the
+// messages of this package, and NAME.server.txt the messages of the API server, which test/integration compares.
+func TestBadManifestsGetTheirErrorMessages(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, testdata, "testdata/bad") {
 		t.Run(m.Name, func(t *testing.T) {
 			golden.Compare(t, "testdata/bad/"+m.Name+".validate.txt", refusal(t, m.Data))

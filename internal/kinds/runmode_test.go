@@ -2,7 +2,7 @@ package kinds
 
 import "testing"
 
-func TestSwitches(t *testing.T) {
+func TestEnabledTakesPrecedenceOverEnable(t *testing.T) {
 	on, off := true, false
 	for _, c := range []struct {
 		name            string

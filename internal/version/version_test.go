@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestLine(t *testing.T) {
+func TestLineNamesVersionAndPlatform(t *testing.T) {
 	platform := runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH
 	for _, tc := range []struct {
 		got, want string

@@ -51,8 +51,8 @@ func (l *live) create(text, name string) string {
 	return "/jobs/" + l.Namespace + "/" + strings.ToLower(o.GetKind()) + "/" + name
 }
 
-// TestConsole verifies every page and every button of the console on a running cluster.
-func TestConsole(t *testing.T) {
+// TestConsolePagesAndButtonsWork verifies every page and every button of the console on a running cluster.
+func TestConsolePagesAndButtonsWork(t *testing.T) {
 	if err := local.CheckPodSupport(); err != nil {
 		require.Missing(t, err.Error())
 	}

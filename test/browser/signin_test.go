@@ -125,9 +125,9 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestSignIn verifies that users can sign in to the console of an installation, and out of it, with a provider that the
-// API server trusts.
-func TestSignIn(t *testing.T) {
+// TestUsersSignInAndOut verifies that users can sign in to the console of an installation, and out of it, with a
+// provider that the API server trusts.
+func TestUsersSignInAndOut(t *testing.T) {
 	chromium(t)
 	address, foreign := free(t), free(t)
 	i := newIdentities(t, map[string]string{trusted: address, untrusted: foreign})

@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // finishing creates a job and waits until rank 0 has decided its result. Rank 1 succeeds before that; the idle replica
@@ -91,7 +91,7 @@ func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	j.Spec.Service = &batch.ServiceOption{Ports: []corev1.ServicePort{{Port: 80}}}
 	s.Create(j)
 	j = s.awaitPhase("mayfly", batch.JobSucceeded)
-	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("mayfly"))
+	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, watch.Named("mayfly"))
 	if lived := time.Since(j.Status.CompletionTime.Time); lived < 2*time.Second {
 		t.Errorf("the job was deleted %s after its end, want 2 s", lived)
 	}
@@ -105,5 +105,5 @@ func TestTimeToLiveAppliesToFinishedJob(t *testing.T) {
 	s.Create(s.newJob("old", role("worker", 1, "exit 0")))
 	s.awaitPhase("old", batch.JobSucceeded)
 	s.edit("old", func(j *batch.GenericJob) { j.Spec.TTLSecondsAfterFinished = new(int32(0)) })
-	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("old"))
+	namespace.AwaitList(s.Test, "the job no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, watch.Named("old"))
 }

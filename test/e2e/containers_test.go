@@ -25,9 +25,9 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// TestContainers verifies an installation of the chart with the images of `make images` on a node that runs containers,
-// and runs jobs there. The steps share one cluster, because an installation takes half a minute.
-func TestContainers(t *testing.T) {
+// TestChartRunsJobsInContainers verifies an installation of the chart with the images of `make images` on a node that
+// runs containers, and runs jobs there. The steps share one cluster, because an installation takes half a minute.
+func TestChartRunsJobsInContainers(t *testing.T) {
 	c := newContainers(t)
 	began := time.Now()
 	c.install()

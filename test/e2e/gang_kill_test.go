@@ -12,9 +12,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 var gangKills = flag.Int("gang-kills", 6, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
@@ -85,9 +85,9 @@ func (s *space) watchQuota(quota int64) {
 	go func() {
 		defer close(done)
 		// This returns when ctx ends.
-		_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool {
+		_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool {
 			sum := int64(0)
-			for _, p := range follow.Typed[*corev1.Pod](objects) {
+			for _, p := range watch.Typed[*corev1.Pod](objects) {
 				if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 					sum += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 				}

@@ -13,8 +13,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // queue creates a queue for the test, with a quota of CPUs unless cpu is empty, and returns its name.
@@ -85,7 +85,7 @@ func (s *space) podGroup(name, what string, cond func(*scheduling.PodGroup) bool
 	s.Helper()
 	return namespace.AwaitList(s.Test, "PodGroup "+name+": "+what, &scheduling.PodGroupList{}, func(groups []*scheduling.PodGroup) bool {
 		return len(groups) == 1 && cond(groups[0])
-	}, follow.Named(name))[0]
+	}, watch.Named(name))[0]
 }
 
 // scheduled waits until the condition of a group has the reason and a message that contains why.

@@ -4,9 +4,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // read reads a job of any kind.
@@ -41,7 +41,7 @@ func awaitStatus[T client.Object](s *space, j T, what string, cond func(*batch.J
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+j.GetName()+": "+what, jobs.ListOf(jobs.KindOf(j)), func(all []T) bool {
 		return len(all) == 1 && cond(jobs.StatusOf(all[0]))
-	}, follow.Named(j.GetName()))[0]
+	}, watch.Named(j.GetName()))[0]
 }
 
 // awaitPhase waits until a job of any kind has the phase.

@@ -9,10 +9,10 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestJobsContinueAfterAPIServerOutage")
@@ -49,7 +49,7 @@ func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkEnd(t, s.awaitPhase("both", batch.JobFailed), batch.ReasonFailureRule, `{"ps":[]}`)
-	namespace.AwaitList(s.Test, "the job brief no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, follow.Named("brief"))
+	namespace.AwaitList(s.Test, "the job brief no longer exists", &batch.GenericJobList{}, func(j []*batch.GenericJob) bool { return len(j) == 0 }, watch.Named("brief"))
 	checkEnd(t, s.awaitPhase("bad", batch.JobFailed), batch.ReasonInvalidSpec, "$(service.worker[7].host)")
 	s.awaitEvent("bad", batch.ReasonInvalidSpec, "$(service.worker[7].host)")
 	s.checkNothingCreated("bad")

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/history"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
 	"tensorstack.dev/batch/test/kit/plane"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // space is a namespace of a test on a cluster, with a gate for the processes of its pods.
@@ -75,7 +75,7 @@ func (s *space) awaitJob(name, what string, cond func(*batch.GenericJob) bool) *
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+name+": "+what, &batch.GenericJobList{}, func(jobs []*batch.GenericJob) bool {
 		return len(jobs) == 1 && cond(jobs[0])
-	}, follow.Named(name))[0]
+	}, watch.Named(name))[0]
 }
 
 // awaitPhase waits until a job has the phase.
@@ -101,7 +101,7 @@ func (s *space) pod(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod 
 	s.Helper()
 	return namespace.AwaitList(s.Test, "pod "+name+": "+what, &corev1.PodList{}, func(pods []*corev1.Pod) bool {
 		return len(pods) == 1 && cond(pods[0])
-	}, follow.Named(name))[0]
+	}, watch.Named(name))[0]
 }
 
 // podNow returns the current state of a pod.

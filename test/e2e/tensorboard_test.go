@@ -28,10 +28,10 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 	"tensorstack.dev/batch/internal/cli"
 	"tensorstack.dev/batch/internal/testing/require"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/gate"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // init adds the replacement for TensorBoard to the PATH of all programs that these tests start. Containers use the
@@ -89,7 +89,7 @@ func (s *space) awaitBoard(name, what string, cond func(*tensorboard.TensorBoard
 			last = all[0]
 		}
 		return len(all) == 1 && cond(all[0])
-	}, follow.Named(name))[0]
+	}, watch.Named(name))[0]
 }
 
 func boardCondition(tb *tensorboard.TensorBoard, t tensorboard.ConditionType) tensorboard.Condition {
@@ -160,7 +160,7 @@ func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batc
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+j.GetName()+": its TensorBoard is "+what, jobs.ListOf(jobs.KindOf(j)), func(jobs []T) bool {
 		return len(jobs) == 1 && s.dependent(jobs[0]) != nil && cond(s.dependent(jobs[0]))
-	}, follow.Named(j.GetName()))[0]
+	}, watch.Named(j.GetName()))[0]
 }
 
 // TestTensorBoardBelongsToItsJob verifies that a job's TensorBoard is created with the job, shows its logs, remains

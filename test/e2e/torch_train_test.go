@@ -30,10 +30,10 @@ func TestTorchDDP(t *testing.T) {
 	}
 }
 
-// TestTorchKill verifies that the weights are right after each rank was killed in turn during the training. The other
-// ranks lose their peer and fail too, so that all restart. Each restart counts once: the test compares the status with
-// the pods that existed.
-func TestTorchKill(t *testing.T) {
+// TestTorchReachesTheWeightsDespiteKills verifies that the weights are right after each rank was killed in turn during
+// the training. The other ranks lose their peer and fail too, so that all restart. Each restart counts once: the test
+// compares the status with the pods that existed.
+func TestTorchReachesTheWeightsDespiteKills(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")
 	s.Create(j)
@@ -147,9 +147,9 @@ func (s *space) awaitTraining(j *batch.PyTorchTrainingJob, n int) {
 	s.Fatalf("the processes have not reached step 5 %d times\n%s\n%s", n, text, s.Dump())
 }
 
-// TestTorchPause verifies that a job that is paused while it trains resumes from its checkpoint, with the arguments of
-// resumeSpecs, and reaches the weights of a training without a pause.
-func TestTorchPause(t *testing.T) {
+// TestTorchReachesTheWeightsDespiteAPause verifies that a job that is paused while it trains resumes from its
+// checkpoint, with the arguments of resumeSpecs, and reaches the weights of a training without a pause.
+func TestTorchReachesTheWeightsDespiteAPause(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("resume")
 	s.Create(j)

@@ -12,9 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// TestCLILocal verifies which cluster t9k uses: the kubeconfig's if there is one, otherwise the running embedded one,
-// and with --local always the embedded one.
-func TestCLILocal(t *testing.T) {
+// TestT9kPrefersTheClusterOfTheKubeconfig verifies which cluster t9k uses: the kubeconfig's if there is one, otherwise
+// the running embedded one, and with --local always the embedded one.
+func TestT9kPrefersTheClusterOfTheKubeconfig(t *testing.T) {
 	w := newSerialWorld(t)
 	state := t.TempDir() // the test's name is short because the paths of sockets are limited
 	t.Setenv("XDG_STATE_HOME", state)

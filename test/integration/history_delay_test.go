@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // archiveDelay is the longest time from the end of a job until the archive contains it.
 const archiveDelay = 5 * time.Second
 
-// followEnds records, by name, when jobs were first seen finished, until the test ends.
-func (w *world) followEnds() (endOf func(job string) time.Time) {
+// watchEnds records, by name, when jobs were first seen finished, until the test ends.
+func (w *world) watchEnds() (endOf func(job string) time.Time) {
 	w.Helper()
 	var mu sync.Mutex
 	ends := map[string]time.Time{}
@@ -31,7 +31,7 @@ func (w *world) followEnds() (endOf func(job string) time.Time) {
 	w.Cleanup(stop)
 	running.Go(func() {
 		// This returns when ctx ends.
-		_ = follow.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool {
+		_ = watch.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, j := range all {
@@ -54,7 +54,7 @@ func (w *world) followEnds() (endOf func(job string) time.Time) {
 func TestJobsAreArchivedSoon(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
-	endOf := w.followEnds()
+	endOf := w.watchEnds()
 	const before, after = 10, 30
 	run := func(from, to int) {
 		for i := from; i < to; i++ {

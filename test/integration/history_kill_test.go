@@ -22,14 +22,14 @@ import (
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/archive"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/program"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// shortJobs is the number of jobs in TestHistoryOfAConsoleThatIsKilled.
-var shortJobs = flag.Int("short-jobs", 1_000, "number of jobs in TestHistoryOfAConsoleThatIsKilled")
+// shortJobs is the number of jobs in TestKilledConsoleLosesNoEndedJob.
+var shortJobs = flag.Int("short-jobs", 1_000, "number of jobs in TestKilledConsoleLosesNoEndedJob")
 
 const (
 	// lifetime is how long the pods of short jobs run.
@@ -61,10 +61,10 @@ func (w *world) startShortLives(n int) *shortLives {
 	w.Cleanup(running.Wait)
 	w.Cleanup(stop)
 	running.Go(func() {
-		_ = follow.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool { return l.seeJobs(all, n) }, client.InNamespace(w.Namespace))
+		_ = watch.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool { return l.seeJobs(all, n) }, client.InNamespace(w.Namespace))
 	})
 	running.Go(func() {
-		_ = follow.Objects(ctx, w.Client, &corev1.PodList{}, func(all []client.Object) bool { l.seePods(ctx, all); return false }, client.InNamespace(w.Namespace))
+		_ = watch.Objects(ctx, w.Client, &corev1.PodList{}, func(all []client.Object) bool { l.seePods(ctx, all); return false }, client.InNamespace(w.Namespace))
 	})
 	const creators = 4
 	for c := range creators {
@@ -111,7 +111,7 @@ func (l *shortLives) seeJobs(all []client.Object, n int) (done bool) {
 func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, p := range follow.Typed[*corev1.Pod](all) {
+	for _, p := range watch.Typed[*corev1.Pod](all) {
 		job := p.Labels[batch.LabelJobName]
 		l.pods[job] = p
 		if p.Status.Phase == corev1.PodRunning && !l.ends[job] {
@@ -195,10 +195,10 @@ func (p *person) archived() map[string]*archive.Job {
 	}
 }
 
-// TestHistoryOfAConsoleThatIsKilled runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. It
+// TestKilledConsoleLosesNoEndedJob runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. It
 // verifies that the archive contains each job that ended while a console was ready exactly once, with its end and its
 // GPU-seconds.
-func TestHistoryOfAConsoleThatIsKilled(t *testing.T) {
+func TestKilledConsoleLosesNoEndedJob(t *testing.T) {
 	requireFaults(t)
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -18,17 +18,17 @@
 //	   replacements              TestShortGangGoesFirst                           TestReplacementGoesFirst
 //	 2 order                     TestGroupsRunInOrder                             TestFirstInOrderGetsTheRoom
 //	                             TestDominantShareDecidesTheOrder                 –
-//	 3 quota                     TestGroupsStayWithinQuota                        TestQuota
+//	 3 quota                     TestGroupsStayWithinQuota                        TestGroupBeyondQuotaWaitsUntilTheQuotaIsRaised
 //	                                                                              TestConcurrentGangsStayWithinQuota
 //	                                                                              TestKilledSchedulerKeepsGangsAndQuotas
-//	 4 preemption                TestPreemptionChoosesVictims                     TestPreemption
-//	                             TestPreemptionExampleOfTheSpecification          TestPreemptionExample
+//	 4 preemption                TestPreemptionChoosesVictims                     TestQueuesPreemptTheLowestQueueFirst
+//	                             TestPreemptionExampleOfTheSpecification          TestPreemptedRoomIsReservedForThePreemptor
 //	   no needless evictions     TestPreemptionChoosesVictims                     TestPreemptionEvictsOnlyIfTheGangFits
-//	   freed room is reserved    TestFreedRoomIsKept                              TestPreemptionExample
+//	   freed room is reserved    TestFreedRoomIsKept                              TestPreemptedRoomIsReservedForThePreemptor
 //	 5 backfill, starvation      TestGangIsAllOrNothing                           TestSmallerGroupsBackfill
 //	                             TestReservationStartsALargeGroup                 TestWaitingGroupGetsReservation
 //	   waking by events          –                                                TestEventsWakeWaitingGroups
-//	 6 closed, missing queue     TestClosedAndMissingQueues                       TestClosedQueueStartsNothingNew
+//	 6 closed, missing queue     TestClosedAndMissingQueuesStartNoGroup           TestClosedQueueStartsNothingNew
 //	                                                                              TestEventsWakeWaitingGroups
 //	                                                                              TestAdmissionEnforcesQueuesAndLabels
 //	 7 who may use a queue       –                                                TestAdmissionEnforcesQueuesAndLabels
@@ -43,7 +43,7 @@
 //	13 default queue             –                                                TestStatusOfQueuesAndGroupsIsKept
 //	                                                                              TestAPIServerValidatesQueuesAndGroups
 //	   default scheduler's pods  –                                                TestSchedulersDoNotOvercommitNodes
-//	                                                                              TestPreemptionExample
+//	                                                                              TestPreemptedRoomIsReservedForThePreemptor
 //
 // In the tests of survive_test.go, requests of the scheduler fail (-faults); docs/reliability.md lists these tests.
 //

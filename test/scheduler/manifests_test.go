@@ -17,10 +17,10 @@ import (
 	"tensorstack.dev/batch/internal/testing/refusal"
 )
 
-// TestBadManifests verifies that the API server refuses each file of testdata/bad with the answer in NAME.txt, and that
-// a refused request changes nothing. A file contains an invalid Queue or PodGroup, or a valid one followed by an
-// invalid change of it.
-func TestBadManifests(t *testing.T) {
+// TestBadManifestsGetTheirErrorMessages verifies that the API server refuses each file of testdata/bad with the answer
+// in NAME.txt, and that a refused request changes nothing. A file contains an invalid Queue or PodGroup, or a valid one
+// followed by an invalid change of it.
+func TestBadManifestsGetTheirErrorMessages(t *testing.T) {
 	s := sharedStage(t)
 	objects, err := dynamic.NewForConfig(s.Env.Config)
 	s.Must(err)

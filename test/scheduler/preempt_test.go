@@ -26,9 +26,9 @@ func (s *stage) awaitEvicted(pods ...string) {
 	})
 }
 
-// TestPreemptionExample verifies preemption with a worked example. The room of a preempted pod must be reserved for the
-// group that preempted it.
-func TestPreemptionExample(t *testing.T) {
+// TestPreemptedRoomIsReservedForThePreemptor verifies preemption with a worked example. The room of a preempted pod
+// must be reserved for the group that preempted it.
+func TestPreemptedRoomIsReservedForThePreemptor(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 300, nil)
 	for _, q := range []struct {
@@ -69,8 +69,8 @@ func TestPreemptionExample(t *testing.T) {
 	}
 }
 
-// TestPreemption verifies which groups preempt which others on three nodes of 4 CPUs.
-func TestPreemption(t *testing.T) {
+// TestQueuesPreemptTheLowestQueueFirst verifies which groups preempt which others on three nodes of 4 CPUs.
+func TestQueuesPreemptTheLowestQueueFirst(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		runs []string // groups of one pod of 4 CPUs that start one after another, by queue

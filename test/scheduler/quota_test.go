@@ -11,9 +11,9 @@ import (
 	"tensorstack.dev/batch/test/kit/ledger"
 )
 
-// TestQuota verifies that a group that exceeds the quota reports the amounts, and that quotas can be raised, and can be
-// lowered below the current use.
-func TestQuota(t *testing.T) {
+// TestGroupBeyondQuotaWaitsUntilTheQuotaIsRaised verifies that a group that exceeds the quota reports the amounts, and
+// that quotas can be raised, and can be lowered below the current use.
+func TestGroupBeyondQuotaWaitsUntilTheQuotaIsRaised(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 50)
 	s.queue("q", "10", 0)

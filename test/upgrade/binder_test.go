@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // bindDefault binds the pods of default-scheduler to the only node until the test ends. The plane has no
@@ -31,7 +31,7 @@ func bindDefault(s *namespace.Test) {
 	for _, ns := range []string{s.Namespace, systemNamespace} {
 		running.Go(func() {
 			see := func(objects []client.Object) bool {
-				for _, p := range follow.Typed[*corev1.Pod](objects) {
+				for _, p := range watch.Typed[*corev1.Pod](objects) {
 					if p.Spec.NodeName == "" && p.Spec.SchedulerName == corev1.DefaultSchedulerName {
 						// A conflict means that the pod is already bound.
 						_ = s.Core.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
@@ -40,7 +40,7 @@ func bindDefault(s *namespace.Test) {
 				}
 				return false
 			}
-			_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // returns when ctx ends
+			_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // returns when ctx ends
 		})
 	}
 	s.Cleanup(func() {

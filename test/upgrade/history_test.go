@@ -44,14 +44,14 @@ func TestLastReleaseIsFoundInAClone(t *testing.T) {
 	})
 }
 
-// TestUpgradeNeedsTheLastRelease verifies that TestUpgradeAndRemoval fails in a clone that lacks the last release if
-// all requirements of tests must be met.
+// TestUpgradeNeedsTheLastRelease verifies that TestJobsSurviveUpgradeAndRemoval fails in a clone that lacks the last
+// release if all requirements of tests must be met.
 func TestUpgradeNeedsTheLastRelease(t *testing.T) {
 	require.Root(t)
 	require.MountNamespaces(t)
 	ofThisRepository(t)
 	enterClone(t, "--depth=1")
-	cmd := exec.Command(os.Args[0], "-test.run=^TestUpgradeAndRemoval$", "-test.v", "-upgrade")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestJobsSurviveUpgradeAndRemoval$", "-test.v", "-upgrade")
 	cmd.Env = append(os.Environ(), require.AllEnv+"=1")
 	out, err := cmd.CombinedOutput()
 	want := regexp.MustCompile(`missing: the last release.*\(` + require.AllEnv + ` is set, so this is a failure\)`)

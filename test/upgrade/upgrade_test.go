@@ -20,11 +20,11 @@ import (
 
 const systemNamespace = config.Namespace
 
-// TestUpgradeAndRemoval runs 50 jobs and 10 gangs during an upgrade from the last release to this version and to a
-// version with an additional field, a downgrade, an uninstallation and a new installation. The first upgrade adds the
-// console with an archive. The test verifies that no job is disturbed, that each ends as intended, and that the archive
-// stays.
-func TestUpgradeAndRemoval(t *testing.T) {
+// TestJobsSurviveUpgradeAndRemoval runs 50 jobs and 10 gangs during an upgrade from the last release to this version
+// and to a version with an additional field, a downgrade, an uninstallation and a new installation. The first upgrade
+// adds the console with an archive. The test verifies that no job is disturbed, that each ends as intended, and that
+// the archive stays.
+func TestJobsSurviveUpgradeAndRemoval(t *testing.T) {
 	if !*withHelm {
 		t.Skip("upgrades an installation by Helm: make e2e-upgrade")
 	}

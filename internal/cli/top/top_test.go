@@ -39,8 +39,8 @@ func node(name, allocatable string) corev1.Node {
 	return n
 }
 
-// TestTables verifies the three tables of a cluster with many different pods.
-func TestTables(t *testing.T) {
+// TestTablesSumWhatPodsRequest verifies the three tables of a cluster with many different pods.
+func TestTablesSumWhatPodsRequest(t *testing.T) {
 	gone := node("n2", "cpu=4 memory=8Gi")
 	gone.Spec.Unschedulable = true
 	gone.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}

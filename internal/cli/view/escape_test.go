@@ -19,7 +19,7 @@ func TestEscapeReplacesControlCharacters(t *testing.T) {
 	}
 }
 
-func TestTerminal(t *testing.T) {
+func TestTerminalKeepsOnlyOwnControlSequences(t *testing.T) {
 	painted := Style{Colour: true}.Paint(Bad, "a\x1b[2Jb")
 	for text, want := range map[string]string{
 		painted:              "\x1b[31ma\\u001b[2Jb\x1b[0m",

@@ -248,9 +248,9 @@ func TestWarningsAboutPods(t *testing.T) {
 	}
 }
 
-// TestSubscriptions verifies that a notice reaches the subscribers of its topic, and that unread notices are merged
-// into one.
-func TestSubscriptions(t *testing.T) {
+// TestNoticesReachSubscribersOfTheirTopic verifies that a notice reaches the subscribers of its topic, and that unread
+// notices are merged into one.
+func TestNoticesReachSubscribersOfTheirTopic(t *testing.T) {
 	c := &Cache{}
 	notices, end := c.Subscribe("a", "b")
 	other, endOther := c.Subscribe("c")

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestManifestsThatAreAllFaults verifies that the number of faults per object is limited for manifests that consist of
+// TestManifestErrorsAreLimited verifies that the number of faults per object is limited for manifests that consist of
 // faults.
-func TestManifestsThatAreAllFaults(t *testing.T) {
+func TestManifestErrorsAreLimited(t *testing.T) {
 	const head = "apiVersion: batch.tensorstack.dev/v1beta1\nkind: GenericJob\n"
 	fill := func(begin, format string) string {
 		var b strings.Builder

@@ -172,7 +172,7 @@ var lives = map[string]func() *life{
 
 func (in *JobInput) wholeTimeline() Timeline { return in.timeline(in.lanesOf()) }
 
-func TestTimelines(t *testing.T) {
+func TestTimelinesShowTheLivesOfReplicas(t *testing.T) {
 	for name, life := range lives {
 		t.Run(name, func(t *testing.T) {
 			golden.Compare(t, "testdata/timeline-"+name+".golden", asYAML(t, life().in.wholeTimeline()))

@@ -230,9 +230,9 @@ func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
 	}
 }
 
-// TestHeatMap verifies that a heat map of 10,000 replicas shows a single failed replica, otherwise the most frequent
-// state, and shades by the share of replicas.
-func TestHeatMap(t *testing.T) {
+// TestHeatMapShowsASingleFailedReplica verifies that a heat map of 10,000 replicas shows a single failed replica,
+// otherwise the most frequent state, and shades by the share of replicas.
+func TestHeatMapShowsASingleFailedReplica(t *testing.T) {
 	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).wholeTimeline()
 	if !timeline.Heat || len(timeline.Lanes) != heatRows || timeline.Grouped != 125 {
 		t.Fatalf("heat map %v with %d rows of %d replicas", timeline.Heat, len(timeline.Lanes), timeline.Grouped)
@@ -248,7 +248,7 @@ func TestHeatMap(t *testing.T) {
 	}
 }
 
-func TestQueues(t *testing.T) {
+func TestQueuesShowRunningAndWaitingGroups(t *testing.T) {
 	quota := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	low := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Spec: scheduling.QueueSpec{Closed: true, Quota: scheduling.QueueQuota{Requests: quota("4")}},
 		Status: scheduling.QueueStatus{Allocated: quota("3800m")}}
@@ -324,7 +324,7 @@ func TestPlaceSaysWhatItIsAmong(t *testing.T) {
 	}
 }
 
-func TestNodes(t *testing.T) {
+func TestNodesShowWhoUsesThem(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-1"}, Spec: corev1.NodeSpec{Unschedulable: true},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("8")}}}

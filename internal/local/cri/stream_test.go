@@ -325,7 +325,7 @@ func TestLogRotation(t *testing.T) {
 	}
 }
 
-func TestStats(t *testing.T) {
+func TestStatsCountCPUAndMemory(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
 	// The text is anonymous memory of the shell. Pages of its program file can be dropped at any time.

@@ -152,7 +152,7 @@ func ask(t *testing.T, network, address, name, kind string) string {
 	return strings.Join(append([]string{text}, records...), ", ")
 }
 
-func TestAnswers(t *testing.T) {
+func TestServerAnswersForServicesAndPods(t *testing.T) {
 	address := serve(t, fake.NewClientset(
 		service("plain", "10.0.0.7", web),
 		service("empty", "None", web),

@@ -289,7 +289,7 @@ func TestTwoClustersAreSeparate(t *testing.T) {
 	awaitPhase(t, c, "still", corev1.PodSucceeded)
 }
 
-func TestRefusals(t *testing.T) {
+func TestWrongCommandLinesAreRefused(t *testing.T) {
 	u := newUser(t)
 	for args, want := range map[string]string{
 		"up --runtime docker": `invalid argument "docker" for "--runtime" flag: use "process" or "containerd"`,

@@ -114,7 +114,7 @@ func TestResolveFollowsLinksToMissingFiles(t *testing.T) {
 	}
 }
 
-func TestFrames(t *testing.T) {
+func TestFramesAreReadAsTheyWereWritten(t *testing.T) {
 	var b bytes.Buffer
 	for _, payload := range []string{"", "text", strings.Repeat("x", maxFrame)} {
 		if err := WriteFrame(&b, FrameStderr, []byte(payload)); err != nil {

@@ -187,7 +187,7 @@ func TestReservationStartsALargeGroup(t *testing.T) {
 	}
 }
 
-func TestClosedAndMissingQueues(t *testing.T) {
+func TestClosedAndMissingQueuesStartNoGroup(t *testing.T) {
 	w := newWorld().addNode(10, "", "")
 	w.queue("closed", 0, 0).Closed = true
 	fresh, lost, half := w.group("fresh", "closed", 1, 1), w.group("lost", "nowhere", 1, 1), w.group("half", "closed", 2, 1)

@@ -11,7 +11,8 @@ import (
 
 const inner = "T9K_REQUIRE_TEST_INNER"
 
-// TestInner calls Missing in a separate process, because a test cannot observe how it ends itself. TestMissing runs it.
+// TestInner calls Missing in a separate process, because a test cannot observe how it ends itself.
+// TestMissingSkipsUnlessEverythingIsRequired runs it.
 func TestInner(t *testing.T) {
 	if os.Getenv(inner) == "" {
 		return
@@ -19,7 +20,7 @@ func TestInner(t *testing.T) {
 	require.Missing(t, "a unicorn")
 }
 
-func TestMissing(t *testing.T) {
+func TestMissingSkipsUnlessEverythingIsRequired(t *testing.T) {
 	for _, tc := range []struct {
 		name, all, want string
 		fails           bool

@@ -20,9 +20,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
 	"tensorstack.dev/batch/internal/kinds"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // History is the record of a namespace.
@@ -44,11 +44,11 @@ func Record(s *namespace.Test) *History {
 		wg.Go(func() {
 			see := func(objects []client.Object) bool { return h.seeJobs(k, objects) }
 			// This returns when ctx ends.
-			_ = follow.Objects(ctx, s.Client, jobs.ListOf(k), see, client.InNamespace(s.Namespace))
+			_ = watch.Objects(ctx, s.Client, jobs.ListOf(k), see, client.InNamespace(s.Namespace))
 		})
 	}
 	wg.Go(func() {
-		_ = follow.Objects(ctx, s.Client, &corev1.PodList{}, h.seePods, client.InNamespace(s.Namespace))
+		_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, h.seePods, client.InNamespace(s.Namespace))
 	})
 	s.Cleanup(func() {
 		cancel()
@@ -120,7 +120,7 @@ func (h *History) seeJobs(kind kinds.Kind, objects []client.Object) bool {
 func (h *History) seePods(objects []client.Object) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range follow.Typed[*corev1.Pod](objects) {
+	for _, p := range watch.Typed[*corev1.Pod](objects) {
 		h.pods[p.UID] = p
 		h.see(string(p.UID))
 		h.see(p.Labels[batch.LabelJobName] + "/pods")

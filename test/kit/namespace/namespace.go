@@ -24,9 +24,9 @@ import (
 
 	"tensorstack.dev/batch/internal/kinds"
 	"tensorstack.dev/batch/test/kit/await"
-	"tensorstack.dev/batch/test/kit/follow"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/plane"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // Test is a test that has a namespace on a plane.
@@ -157,8 +157,8 @@ func AwaitList[T client.Object](s *Test, what string, list client.ObjectList, co
 	defer cancel()
 	var got []T
 	done := false
-	err := follow.Objects(ctx, s.Client, list, func(objects []client.Object) bool {
-		got = follow.Typed[T](objects)
+	err := watch.Objects(ctx, s.Client, list, func(objects []client.Object) bool {
+		got = watch.Typed[T](objects)
 		done = cond(got)
 		return done
 	}, append([]client.ListOption{client.InNamespace(s.Namespace)}, opts...)...)

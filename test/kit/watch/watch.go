@@ -1,6 +1,6 @@
-// Package follow watches lists of objects and continues after outages of the API server. Unlike an informer, it shows
+// Package watch watches lists of objects and continues after outages of the API server. Unlike an informer, it shows
 // every version of each object. Start reading at Objects.
-package follow
+package watch
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -64,10 +64,10 @@ func once(ctx context.Context, c client.WithWatch, list client.ObjectList, see f
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		o, ok := e.Object.(client.Object)
-		if e.Type == watch.Error || !ok {
+		if e.Type == apiwatch.Error || !ok {
 			return false, apierrors.FromObject(e.Object)
 		}
-		if e.Type == watch.Deleted {
+		if e.Type == apiwatch.Deleted {
 			delete(all, o.GetName())
 		} else {
 			all[o.GetName()] = o
