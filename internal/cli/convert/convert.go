@@ -1,4 +1,4 @@
-// Package convert is "t9k convert", which converts training jobs of Kubeflow to the jobs of this product.
+// Package convert implements "t9k convert", which converts training jobs of Kubeflow to the jobs of this product.
 package convert
 
 import (

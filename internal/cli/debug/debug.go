@@ -1,4 +1,4 @@
-// Package debug is "t9k debug", which switches the debug mode of jobs.
+// Package debug implements "t9k debug", which switches the debug mode of jobs.
 package debug
 
 import (

@@ -1,4 +1,4 @@
-// Package delete is "t9k delete", which deletes jobs with all their pods.
+// Package delete implements "t9k delete", which deletes jobs with all their pods.
 package delete
 
 import (

@@ -1,4 +1,4 @@
-// Package describe is "t9k describe", which shows all details of jobs.
+// Package describe implements "t9k describe", which shows all details of jobs.
 package describe
 
 import (

@@ -1,4 +1,4 @@
-// Package exec is "t9k exec", which runs a command in a replica of a job.
+// Package exec implements "t9k exec", which runs a command in a replica of a job.
 package exec
 
 import (

@@ -1,4 +1,4 @@
-// Package get is "t9k get", which lists or watches jobs.
+// Package get implements "t9k get", which lists or watches jobs.
 package get
 
 import (

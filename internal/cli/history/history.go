@@ -1,4 +1,4 @@
-// Package history is "t9k history", which shows jobs from the console's archive, including deleted jobs.
+// Package history implements "t9k history", which shows jobs from the console's archive, including deleted jobs.
 package history
 
 import (

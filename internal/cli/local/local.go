@@ -1,4 +1,4 @@
-// Package local is "t9k local", which runs the program of the embedded cluster.
+// Package local implements "t9k local", which runs the program of the embedded cluster.
 package local
 
 import (

@@ -1,4 +1,4 @@
-// Package logs is "t9k logs", which prints the output of a job's replicas, once or continuously.
+// Package logs implements "t9k logs", which prints the output of a job's replicas, once or continuously.
 package logs
 
 import (

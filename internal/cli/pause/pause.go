@@ -1,4 +1,4 @@
-// Package pause is "t9k pause" and "t9k resume", which pause and resume jobs.
+// Package pause implements "t9k pause" and "t9k resume", which pause and resume jobs.
 package pause
 
 import (

@@ -1,4 +1,4 @@
-// Package queue is "t9k queue", which shows the queues of the t9k-scheduler and the jobs that wait in them.
+// Package queue implements "t9k queue", which shows the queues of the t9k-scheduler and the jobs that wait in them.
 package queue
 
 import (

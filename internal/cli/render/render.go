@@ -1,5 +1,5 @@
-// Package render is "t9k render", which prints the objects that the operator creates for the jobs of a manifest,
-// without a cluster.
+// Package render implements "t9k render", which prints the objects that the operator creates for the jobs of a
+// manifest, without a cluster.
 package render
 
 import (

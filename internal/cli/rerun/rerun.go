@@ -1,4 +1,4 @@
-// Package rerun is "t9k rerun", which runs a job again: it creates a copy of the job under another name.
+// Package rerun implements "t9k rerun", which runs a job again: it creates a copy of the job under another name.
 package rerun
 
 import (

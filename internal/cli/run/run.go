@@ -1,4 +1,4 @@
-// Package run is "t9k run", which applies a manifest and watches its jobs until they finish.
+// Package run implements "t9k run", which applies a manifest and watches its jobs until they finish.
 package run
 
 import (

@@ -1,4 +1,4 @@
-// Package scale is "t9k scale", which changes the number of replicas of an elastic job.
+// Package scale implements "t9k scale", which changes the number of replicas of an elastic job.
 package scale
 
 import (

@@ -1,5 +1,6 @@
-// Package sweep is "t9k sweep", which runs a job once for each combination of the values of some parameters, and shows
-// the results. All state is in the cluster's jobs, so the same command can continue a sweep. Start reading at start.
+// Package sweep implements "t9k sweep", which runs a job once for each combination of the values of some parameters,
+// and shows the results. All state is in the cluster's jobs, so the same command can continue a sweep. Start reading at
+// start.
 package sweep
 
 import (

@@ -1,4 +1,4 @@
-// Package tensorboard is "t9k tensorboard", which forwards a local port to a TensorBoard.
+// Package tensorboard implements "t9k tensorboard", which forwards a local port to a TensorBoard.
 package tensorboard
 
 import (

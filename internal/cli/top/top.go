@@ -1,4 +1,4 @@
-// Package top is "t9k top", which shows the resource requests of pods by node, queue and user.
+// Package top implements "t9k top", which shows the resource requests of pods by node, queue and user.
 package top
 
 import (

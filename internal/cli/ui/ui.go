@@ -1,4 +1,4 @@
-// Package ui is "t9k ui", which serves the console on this machine: live pages of jobs, logs, queues and nodes.
+// Package ui implements "t9k ui", which serves the console on this machine: live pages of jobs, logs, queues and nodes.
 package ui
 
 import (

@@ -1,4 +1,4 @@
-// Package validate is "t9k validate", which reports the faults of a manifest without a cluster.
+// Package validate implements "t9k validate", which reports the faults of a manifest without a cluster.
 package validate
 
 import (

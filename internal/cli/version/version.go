@@ -1,4 +1,4 @@
-// Package version is "t9k version", which prints the version of this program.
+// Package version implements "t9k version", which prints the version of this program.
 package version
 
 import (

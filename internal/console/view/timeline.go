@@ -11,7 +11,7 @@ import (
 // state is the state of a replica at one time.
 type state string
 
-// States.
+// The states of a replica.
 const (
 	stateQueued     state = "queued"
 	stateStarting   state = "starting"
