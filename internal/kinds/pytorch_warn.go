@@ -22,7 +22,7 @@ func warnPyTorch(o Object, job *engine.Job) warnings {
 		}
 	}
 	w.restartScope(job)
-	w.elasticInVain(&p.Spec)
+	w.ignoredElastic(&p.Spec)
 	if !torchrunOn(p.Spec.TorchrunConfig) {
 		return w
 	}
@@ -55,8 +55,8 @@ func (w *warnings) restartScope(job *engine.Job) {
 	}
 }
 
-// elasticInVain warns about elastic fields that have no effect.
-func (w *warnings) elasticInVain(spec *batch.PyTorchTrainingJobSpec) {
+// ignoredElastic warns about elastic fields that have no effect.
+func (w *warnings) ignoredElastic(spec *batch.PyTorchTrainingJobSpec) {
 	e, path := orZero(spec.Elastic), field.NewPath("spec", "elastic")
 	on := switchedOn(e.Enabled, e.Enable)
 	switch {

@@ -12,9 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// TestT9kPrefersTheClusterOfTheKubeconfig verifies which cluster t9k uses: the kubeconfig's if there is one, otherwise
+// TestT9kPrefersKubeconfig verifies which cluster t9k uses: the kubeconfig's if there is one, otherwise
 // the running embedded one, and with --local always the embedded one.
-func TestT9kPrefersTheClusterOfTheKubeconfig(t *testing.T) {
+func TestT9kPrefersKubeconfig(t *testing.T) {
 	w := newSerialWorld(t)
 	state := t.TempDir() // the test's name is short because the paths of sockets are limited
 	t.Setenv("XDG_STATE_HOME", state)

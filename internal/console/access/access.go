@@ -25,8 +25,8 @@ import (
 const (
 	// timeout is the longest time that one review may take.
 	timeout = 10 * time.Second
-	// atOnce is the largest number of namespaces that one question reviews concurrently.
-	atOnce = 16
+	// maxConcurrent is the largest number of namespaces that one question reviews concurrently.
+	maxConcurrent = 16
 	// refusedFor is how long the refusal of a token is cached.
 	refusedFor = 2 * time.Second
 	// denied is the number of TTLs for which lists skip a namespace that was refused to a user. A user without rights

@@ -86,11 +86,11 @@ func (a *answers[K, V]) sweep(now time.Time) {
 	a.swept = now
 }
 
-// each calls f for all values concurrently, at most atOnce at a time, and returns the results in the order of the
-// values.
+// each calls f for all values concurrently, at most maxConcurrent at a time, and returns the results in the order of
+// the values.
 func each[T, R any](values []T, f func(T) R) []R {
 	results := make([]R, len(values))
-	limit := make(chan struct{}, atOnce)
+	limit := make(chan struct{}, maxConcurrent)
 	var running sync.WaitGroup
 	for i := range values {
 		limit <- struct{}{}

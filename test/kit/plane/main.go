@@ -11,15 +11,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Main runs the tests of a package, up to atOnce of them at the same time unless -parallel is set, stops the shared
+// Main runs the tests of a package, up to parallel of them at the same time unless -parallel is set, stops the shared
 // planes, and exits.
-func Main(m *testing.M, atOnce int, shared ...interface{ Stop() }) {
+func Main(m *testing.M, parallel int, shared ...interface{ Stop() }) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+		if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
