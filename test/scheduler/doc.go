@@ -7,43 +7,43 @@
 // package core, where a scheduling round is a function of a cluster. Random clusters test all clauses together:
 // TestProperties and TestNoStarvation in package core, and TestMixedLoadKeepsGangsAndQuotas here.
 //
-//	clause                       core                                             here
-//	 1 all or nothing            TestGangIsAllOrNothing                           TestOneOfTwoGangsRunsAtATime
-//	                                                                              TestGangPlanRespectsNodeConstraints
-//	                                                                              TestGangPlanRespectsVolumes
-//	   roles                     TestRolesHaveMinimums                            TestRoleMinimumsAreSeparate
-//	   beyond the minimum        TestRolesHaveMinimums                            TestPodsBeyondMinimumBindOneByOne
-//	   finished members          TestFinishedMembersCount                         TestMixedLoadKeepsGangsAndQuotas
-//	                                                                              TestFinishedMembersCount
-//	   replacements              TestShortGangGoesFirst                           TestReplacementGoesFirst
-//	 2 order                     TestGroupsRunInOrder                             TestFirstInOrderGetsTheRoom
-//	                             TestDominantShareDecidesTheOrder                 –
-//	 3 quota                     TestGroupsStayWithinQuota                        TestGroupBeyondQuotaWaitsUntilTheQuotaIsRaised
-//	                                                                              TestConcurrentGangsStayWithinQuota
-//	                                                                              TestKilledSchedulerKeepsGangsAndQuotas
-//	 4 preemption                TestPreemptionChoosesVictims                     TestQueuesPreemptTheLowestQueueFirst
-//	                             TestPreemptionExampleOfTheSpecification          TestPreemptedRoomIsReservedForThePreemptor
-//	   no needless evictions     TestPreemptionChoosesVictims                     TestPreemptionEvictsOnlyIfTheGangFits
-//	   freed room is reserved    TestFreedRoomIsKept                              TestPreemptedRoomIsReservedForThePreemptor
-//	 5 backfill, starvation      TestGangIsAllOrNothing                           TestSmallerGroupsBackfill
-//	                             TestReservationStartsALargeGroup                 TestWaitingGroupGetsReservation
-//	   waking by events          –                                                TestEventsWakeWaitingGroups
-//	 6 closed, missing queue     TestClosedAndMissingQueuesStartNoGroup           TestClosedQueueStartsNothingNew
-//	                                                                              TestEventsWakeWaitingGroups
-//	                                                                              TestAdmissionEnforcesQueuesAndLabels
-//	 7 who may use a queue       –                                                TestAdmissionEnforcesQueuesAndLabels
-//	 8 maxDuration               –                                                TestStatusOfQueuesAndGroupsIsKept
-//	 9 resourceShapeProfile      TestPodsThatAreTooLargeWait                      TestPodsLargerThanTheProfileDoNotStart
-//	10 topology                  TestGangsFollowTheirTopologyPolicy               TestGangIsPlacedByTopology
-//	                                                                              TestReplacementStaysInTheGangsZone
-//	11 restart                   TestStrandedGangIsEvicted                        TestKilledSchedulerKeepsGangsAndQuotas
-//	                                                                              TestSecondReplicaTakesOver
-//	                                                                              TestPartlyBoundGangIsCompletedOrEvicted
-//	12 status                    –                                                TestStatusOfQueuesAndGroupsIsKept
-//	13 default queue             –                                                TestStatusOfQueuesAndGroupsIsKept
-//	                                                                              TestAPIServerValidatesQueuesAndGroups
-//	   default scheduler's pods  –                                                TestSchedulersDoNotOvercommitNodes
-//	                                                                              TestPreemptedRoomIsReservedForThePreemptor
+//	clause                      core                                    here
+//	 1 all or nothing           TestGangIsAllOrNothing                  TestOneOfTwoGangsRunsAtATime
+//	                                                                    TestGangPlanRespectsNodeConstraints
+//	                                                                    TestGangPlanRespectsVolumes
+//	   roles                    TestRolesHaveMinimums                   TestRoleMinimumsAreSeparate
+//	   beyond the minimum       TestRolesHaveMinimums                   TestPodsBeyondMinimumBindOneByOne
+//	   finished members         TestFinishedMembersCount                TestMixedLoadKeepsGangsAndQuotas
+//	                                                                    TestFinishedMembersCount
+//	   replacements             TestShortGangGoesFirst                  TestReplacementGoesFirst
+//	 2 order                    TestGroupsRunInOrder                    TestFirstInOrderGetsTheRoom
+//	                            TestDominantShareDecidesTheOrder        –
+//	 3 quota                    TestGroupsStayWithinQuota               TestGroupBeyondQuotaWaitsUntilTheQuotaIsRaised
+//	                                                                    TestConcurrentGangsStayWithinQuota
+//	                                                                    TestKilledSchedulerKeepsGangsAndQuotas
+//	 4 preemption               TestPreemptionChoosesVictims            TestQueuesPreemptTheLowestQueueFirst
+//	                            TestPreemptionExampleOfTheSpecification TestPreemptedRoomIsReservedForThePreemptor
+//	   no needless evictions    TestPreemptionChoosesVictims            TestPreemptionEvictsOnlyIfTheGangFits
+//	   freed room is reserved   TestFreedRoomIsKept                     TestPreemptedRoomIsReservedForThePreemptor
+//	 5 backfill, starvation     TestGangIsAllOrNothing                  TestSmallerGroupsBackfill
+//	                            TestReservationStartsALargeGroup        TestWaitingGroupGetsReservation
+//	   waking by events         –                                       TestEventsWakeWaitingGroups
+//	 6 closed, missing queue    TestClosedAndMissingQueuesStartNoGroup  TestClosedQueueStartsNothingNew
+//	                                                                    TestEventsWakeWaitingGroups
+//	                                                                    TestAdmissionEnforcesQueuesAndLabels
+//	 7 who may use a queue      –                                       TestAdmissionEnforcesQueuesAndLabels
+//	 8 maxDuration              –                                       TestStatusOfQueuesAndGroupsIsKept
+//	 9 resourceShapeProfile     TestPodsThatAreTooLargeWait             TestPodsLargerThanTheProfileDoNotStart
+//	10 topology                 TestGangsFollowTheirTopologyPolicy      TestGangIsPlacedByTopology
+//	                                                                    TestReplacementStaysInTheGangsZone
+//	11 restart                  TestStrandedGangIsEvicted               TestKilledSchedulerKeepsGangsAndQuotas
+//	                                                                    TestSecondReplicaTakesOver
+//	                                                                    TestPartlyBoundGangIsCompletedOrEvicted
+//	12 status                   –                                       TestStatusOfQueuesAndGroupsIsKept
+//	13 default queue            –                                       TestStatusOfQueuesAndGroupsIsKept
+//	                                                                    TestAPIServerValidatesQueuesAndGroups
+//	   default scheduler's pods –                                       TestSchedulersDoNotOvercommitNodes
+//	                                                                    TestPreemptedRoomIsReservedForThePreemptor
 //
 // In the tests of survive_test.go, requests of the scheduler fail (-faults); docs/reliability.md lists these tests.
 //

@@ -66,7 +66,8 @@ func (i *installation) createNamespace() {
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}))
 }
 
-// createVolume creates the volume for the console's archive, because this cluster provisions none, and returns its path.
+// createVolume creates the volume for the console's archive, because this cluster provisions none, and returns its
+// path.
 func createVolume(s *namespace.Test) string {
 	s.Helper()
 	dir := s.TempDir()

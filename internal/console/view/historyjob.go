@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// AttemptRow is an attempt in a table of attempts.
+// AttemptRow is a row of the table of a job's attempts.
 type AttemptRow struct {
 	Replica string
 	// Number counts from 1.

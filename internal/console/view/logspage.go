@@ -212,8 +212,8 @@ func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 	}
 }
 
-// mostAttempts is the largest number of attempts that the page of logs lists.
-const mostAttempts = 12
+// maxAttempts is the largest number of attempts that the page of logs lists.
+const maxAttempts = 12
 
 // AddAttempts adds links to the logs of attempts. present is the UID of the pod of the selected replica; empty if there
 // is none. archived is the path of the job in the archive; empty if the archive does not have the job.
@@ -258,7 +258,7 @@ func (p *LogsPage) listAttempts(l *lane, present, archived string, now time.Time
 		default:
 			p.Earlier = "The output of earlier attempts went with their pods."
 		}
-		if len(p.Attempts) < mostAttempts {
+		if len(p.Attempts) < maxAttempts {
 			p.Attempts = append(p.Attempts, link)
 		}
 	}

@@ -7,9 +7,9 @@
 //   - Files: a container sees the machine's files. What it writes goes to a layer of its own (an overlay), which is
 //     removed with the container. Volumes are mounted as in any cluster. A container may not see a file that appears on
 //     the machine after the container has started; a hostPath volume always shows the current files.
-//   - Network: a pod has its own namespace and an address on a bridge. Pods reach each other and the machine. They reach
-//     other machines only if this machine forwards packets and translates addresses. If the machine's firewall filters
-//     bridges too, as Docker may configure it, pods may be unable to reach each other.
+//   - Network: a pod has its own namespace and an address on a bridge. Pods reach each other and the machine. They
+//     reach other machines only if this machine forwards packets and translates addresses. If the machine's firewall
+//     filters bridges too, as Docker may configure it, pods may be unable to reach each other.
 //   - Names: host name, /etc/hosts, /etc/resolv.conf, process IDs, shared memory, message queues, terminals, /dev.
 //
 // # What it does not have
