@@ -101,7 +101,7 @@ const allLines = `(async () => {
 	return [sorted[0], sorted[sorted.length - 1], sorted.length, sorted.filter((n, i) => i > 0 && n !== sorted[i - 1] + 1).length];
 })()`
 
-func TestLongLog(t *testing.T) {
+func TestLongLogStaysUsable(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
 	b.visit(talkativeLogs)
@@ -158,8 +158,8 @@ func TestLogIsBounded(t *testing.T) {
 	b.awaits("it stays when older lines are removed", lineVisible(200_000))
 }
 
-// TestSearchInLog verifies that the search goes forwards and backwards through the lines with a text.
-func TestSearchInLog(t *testing.T) {
+// TestSearchGoesBothWaysThroughALog verifies that the search goes forwards and backwards through the lines with a text.
+func TestSearchGoesBothWaysThroughALog(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
 	b.visit(talkativeLogs)
@@ -192,8 +192,8 @@ func TestSearchInLog(t *testing.T) {
 	b.awaits("it says that there is none", "document.getElementById('hits').innerText === 'no line'")
 }
 
-// TestTimesOfLog verifies that a page shows the times of lines if its address says so.
-func TestTimesOfLog(t *testing.T) {
+// TestLogShowsTimesOnRequest verifies that a page shows the times of lines if its address says so.
+func TestLogShowsTimesOnRequest(t *testing.T) {
 	s := talkative()
 	s.log = logLines(1, 50)
 	b := open(t, serveStage(t, s.stage, nil))

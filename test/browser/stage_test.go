@@ -28,8 +28,8 @@ type stage struct {
 	// objects holds the objects by the plural of their kind; events holds the watch events that follow the list.
 	objects map[string][]any
 	events  map[string][]event
-	// log is the log of every pod; if it is empty, requests for logs fail as those of a node that does not answer. written delivers the lines that are appended while a client follows the log; nil if
-	// there are none.
+	// log is the log of every pod; if it is empty, requests for logs fail as those of a node that does not answer.
+	// written delivers the lines that are appended while a client follows the log; nil if there are none.
 	log     string
 	written chan string
 }

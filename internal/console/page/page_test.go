@@ -135,7 +135,7 @@ func render(t *testing.T, name string, model any) string {
 	return strings.ReplaceAll(text, shared().version, "VERSION")
 }
 
-func TestPages(t *testing.T) {
+func TestPagesEqualTheirGoldenFiles(t *testing.T) {
 	for name, model := range models("mnist") {
 		t.Run(name, func(t *testing.T) {
 			golden.Compare(t, "testdata/"+strings.ReplaceAll(name, " ", "-")+".html", render(t, name, model))

@@ -123,7 +123,7 @@ func TestHistoryFilterBecomesAQuery(t *testing.T) {
 	}
 }
 
-func TestUsagePage(t *testing.T) {
+func TestUsagePageShowsSumsByKey(t *testing.T) {
 	now := noon.Add(36*time.Hour + 20*time.Minute)
 	f := ParseUsageFilter(url.Values{"by": {"user"}, "from": {"2026-01-01"}})
 	q, problem := f.Query(now)
