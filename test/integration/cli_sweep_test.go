@@ -120,6 +120,8 @@ func TestCLISweepStopsAtFailures(t *testing.T) {
 	if _, names := w.sweepJobs("sw", "code"); len(names) != 1 {
 		t.Fatalf("there are jobs %v", names)
 	}
+	_, errOut = w.start(text, "sweep", "-f", "-", "--set", "code=3,0", "-d").ends(1)
+	w.contains("sweep -d after a failure", errOut, "sweep sw lacks 1 job", "(code=0)", "--keep-going creates the rest")
 	out, _ = w.start(text, append(args, "--keep-going")...).ends(1)
 	w.contains("the sweep with --keep-going", out, "Sweep sw: 1 Failed, 1 Succeeded\n")
 	w.contains("sweep", w.t9k("sweep"), "sw      2      0            1        1")

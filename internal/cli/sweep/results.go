@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -119,7 +120,7 @@ func (d *driver) left(unfinished int) string {
 	return text
 }
 
-// printCreated prints the jobs after --detach.
+// printCreated prints the jobs after --detach. It returns an error that names the jobs that were not created.
 func (d *driver) printCreated() error {
 	var jobs []*kit.Job
 	for _, m := range d.members {
@@ -130,12 +131,36 @@ func (d *driver) printCreated() error {
 	switch d.options.output {
 	case kit.Name:
 		d.PrintNames(jobs...)
-		return nil
 	case kit.JSON, kit.YAML:
-		return kit.PrintJobs(d.Out, d.options.output, jobs, false)
+		if err := kit.PrintJobs(d.Out, d.options.output, jobs, false); err != nil {
+			return err
+		}
+	default:
+		fmt.Fprintf(d.Out, "Sweep %s has %s in namespace %s. Its results: %s\n", d.name, view.Count(len(jobs), "job"), d.namespace(), d.Again(d.cluster, d.namespace(), "sweep "+d.name))
 	}
-	fmt.Fprintf(d.Out, "Sweep %s has %s in namespace %s. Its results: %s\n", d.name, view.Count(len(jobs), "job"), d.namespace(), d.Again(d.cluster, d.namespace(), "sweep "+d.name))
-	return nil
+	return d.notCreated()
+}
+
+// mostNamed is the largest number of missing jobs that an error names.
+const mostNamed = 10
+
+// notCreated returns an error that names the jobs that were not created after a failure; nil if there are none.
+func (d *driver) notCreated() error {
+	var missing []string
+	for _, m := range d.members {
+		if m.job == nil && !m.deleted {
+			missing = append(missing, fmt.Sprintf("%s (%s)", observed.Ref(d.kind, m.object.GetName()), m.settings))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	names := strings.Join(missing[:min(len(missing), mostNamed)], ", ")
+	if more := len(missing) - mostNamed; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("sweep %s lacks %s, because a job has failed: %s\nThe same command with --keep-going creates the rest. "+
+		"To try failed jobs again, delete them and give the same command", d.name, view.Count(len(missing), "job"), names)
 }
 
 // show prints the jobs of a sweep that was started earlier.

@@ -116,6 +116,44 @@ func TestResultsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// TestDetachNamesJobsThatAreMissing verifies that sweep --detach fails if an earlier failure keeps jobs from being
+// created, and names them.
+func TestDetachNamesJobsThatAreMissing(t *testing.T) {
+	many := slices.Repeat([]string{""}, 12)
+	for name, test := range map[string]struct {
+		phases []string
+		output kit.Format
+		out    string
+		// err holds parts of the error; no error is expected without any.
+		err []string
+	}{
+		"all exist":          {[]string{"Failed", "Running"}, "", "Sweep s has 2 jobs", nil},
+		"one is missing":     {[]string{"Failed", ""}, "", "Sweep s has 1 job", []string{"lacks 1 job", "genericjob/s-1 (SEED=1)\n", "--keep-going", "delete them"}},
+		"names":              {[]string{"Failed", ""}, kit.Name, "genericjob/s-0\n", []string{"genericjob/s-1 (SEED=1)\n"}},
+		"JSON":               {[]string{"Failed", ""}, kit.JSON, `"name": "s-0"`, []string{"genericjob/s-1 (SEED=1)\n"}},
+		"a dozen is missing": {append([]string{"Failed"}, many...), "", "has 1 job", []string{"lacks 12 jobs", "genericjob/s-10 (SEED=10) and 2 more\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := driverOf(t, test.phases)
+			var out bytes.Buffer
+			d.Out, d.options.output, d.options.detach = &out, test.output, true
+			d.cluster = &kit.Cluster{Namespace: "ns"}
+			err := d.printCreated()
+			if (err != nil) != (len(test.err) > 0) {
+				t.Fatalf("error %v", err)
+			}
+			for _, part := range test.err {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error lacks %q: %s", part, err)
+				}
+			}
+			if !strings.Contains(out.String(), test.out) {
+				t.Errorf("the output lacks %q: %s", test.out, &out)
+			}
+		})
+	}
+}
+
 // ends holds the conditions of finished jobs, by their phases.
 var ends = map[string]batch.JobConditionType{string(batch.JobSucceeded): batch.JobCompleted, string(batch.JobFailed): batch.JobFailedCondition}
 
