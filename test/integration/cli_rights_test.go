@@ -46,3 +46,34 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w.contains("get of a kind that is forbidden", w.fails("get", "--as=alice", "ptj/seen"), "getting ptj/seen", "forbidden")
 	w.contains("get by a user without any right", w.fails("get", "--as=bob"), append(plurals(), "listing jobs", "forbidden")...)
 }
+
+// TestCLIDeletesDespiteRefusals verifies that delete deletes, awaits and names the jobs that the user may delete, and
+// reports the refusals of the others.
+func TestCLIDeletesDespiteRefusals(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	w.allow("deleter", "get", "list", "watch")
+	w.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{batch.GroupVersion.Group}, Resources: []string{"genericjobs"}, ResourceNames: []string{"b", "c"}, Verbs: []string{"delete"}},
+	}})
+	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "own"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "own"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "deleter"}}})
+	var text string
+	for _, name := range []string{"a", "b", "c"} {
+		text += manifest("name: "+name, 1, 0, kubelet.Run) + "\n---\n"
+	}
+	w.apply(text)
+	w.Await("the right to delete is in force", func() error {
+		if call := w.start("", "delete", "--as=deleter", "b"); <-call.code != 0 {
+			return errors.New(call.err.String())
+		}
+		return nil
+	})
+	w.apply(text)
+	out, errOut := w.start(text, "delete", "--as=deleter", "-f", "-").ends(1)
+	w.contains("delete -f", out, "genericjob/b is deleted\n", "genericjob/c is deleted\n")
+	w.contains("delete -f", errOut, "deleting genericjob/a", "forbidden")
+	if list := w.t9k("get", "-o", "name"); list != "genericjob/a\n" {
+		t.Errorf("after the deletion there are %q", list)
+	}
+}

@@ -59,29 +59,41 @@ func remove(ctx context.Context, p *kit.Program, o *options, addresses []string)
 	if err != nil {
 		return err
 	}
-	var failed []error
+	var errs []error
+	var accepted []*kit.Job
 	for _, j := range jobs {
 		if err := c.Steer().Delete(ctx, j); err != nil {
-			failed = append(failed, err)
+			errs = append(errs, err)
+			continue
+		}
+		accepted = append(accepted, j)
+	}
+	// A refusal of one job does not hide what happens to the others.
+	for _, j := range accepted {
+		if err := o.conclude(ctx, p, c, j); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	if len(failed) > 0 {
-		return errors.Join(failed...)
+	return errors.Join(errs...)
+}
+
+// conclude waits for a deletion if the options ask for that, and prints the result.
+func (o *options) conclude(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
+	if o.wait {
+		if err := c.AwaitGone(ctx, p, j); err != nil {
+			return err
+		}
 	}
-	for _, j := range jobs {
-		if o.wait {
-			if err := c.AwaitGone(ctx, p, j); err != nil {
-				return err
-			}
-		}
-		switch {
-		case o.output == kit.Name:
-			p.PrintNames(j)
-		case o.wait:
-			fmt.Fprintln(p.Out, j.Ref(), "is deleted")
-		default:
-			fmt.Fprintln(p.Out, j.Ref(), "is being deleted")
-		}
+	switch {
+	case o.output == kit.Name:
+		p.PrintNames(j)
+	case o.wait:
+		fmt.Fprintln(p.Out, j.Ref(), "is deleted")
+	default:
+		fmt.Fprintln(p.Out, j.Ref(), "is being deleted")
 	}
 	return nil
 }
