@@ -88,9 +88,16 @@ func (c Client) Resize(ctx context.Context, j *observed.Job, n int) error {
 
 // Delete deletes a job with foreground propagation, so that the job is removed after its pods. It returns no error if
 // the job is already deleted, and does not delete another job with the same name.
-func (c Client) Delete(ctx context.Context, j *observed.Job) error {
+func (c Client) Delete(ctx context.Context, j *observed.Job) error { return c.remove(ctx, j) }
+
+// TryDelete returns the error with which the API server would refuse to delete a job. It deletes nothing.
+func (c Client) TryDelete(ctx context.Context, j *observed.Job) error {
+	return c.remove(ctx, j, metav1.DryRunAll)
+}
+
+func (c Client) remove(ctx context.Context, j *observed.Job, dryRun ...string) error {
 	policy, uid := metav1.DeletePropagationForeground, j.GetUID()
-	err := c.jobs(j).Delete(ctx, j.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := c.jobs(j).Delete(ctx, j.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}, DryRun: dryRun})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting %s: %w", j.Ref(), explain(err))
 	}

@@ -3,10 +3,12 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/local"
@@ -70,6 +72,39 @@ func TestCLIReplacesOnlyWithAllRights(t *testing.T) {
 	w.allow("owner", "get", "list", "watch", "delete", "patch", "create")
 	out, _ := w.start(manifest("name: job", 2, 0, kubelet.Run), "run", "--as=owner", "--replace", "-d", "-").ends(0)
 	w.contains("run --replace", out, "genericjob/job deleted\n", "genericjob/job created\n")
+}
+
+// TestCLIReplacesAllOrNothing verifies that run --replace deletes no job if the API server would refuse another deletion
+// or another new job of the manifest.
+func TestCLIReplacesAllOrNothing(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	text := manifest("name: a", 1, 0, kubelet.Run) + "\n---\n" + manifest("name: b", 1, 0, kubelet.Run)
+	w.apply(text)
+	a, b := w.job("a").UID, w.job("b").UID
+	kept := func(when string) {
+		t.Helper()
+		for name, uid := range map[string]types.UID{"a": a, "b": b} {
+			if j := w.job(name); j.UID != uid || j.DeletionTimestamp != nil {
+				t.Errorf("%s: job %s was deleted", when, name)
+			}
+		}
+	}
+	w.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{batch.GroupVersion.Group}, Resources: []string{"genericjobs"}, ResourceNames: []string{"a"}, Verbs: []string{"delete"}},
+	}})
+	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "own"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "own"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "owner"}}})
+	w.allow("owner", "get", "list", "watch", "patch", "create")
+	_, errOut := w.start(text, "run", "--as=owner", "--replace", "-d", "-").ends(1)
+	w.contains("run --replace of a job that may not be deleted", errOut, "deleting genericjob/b", "forbidden", "No job was deleted")
+	kept("a refused deletion")
+
+	text = strings.ReplaceAll(text, "metadata: {", "metadata: {namespace: "+w.Namespace+", ")
+	elsewhere := manifest("name: c, namespace: none-of-that-name", 1, 0, kubelet.Run)
+	_, errOut = w.start(elsewhere+"\n---\n"+text, "run", "--namespace=", "--replace", "-d", "-").ends(1)
+	w.contains("run --replace of a job in a missing namespace", errOut, "applying genericjob/c", "not found", "No job was deleted")
+	kept("a missing namespace")
 }
 
 // TestCLIRerunsScaledJob verifies that a copy of an elastic job has the size that the job was scaled to, and can be

@@ -74,15 +74,9 @@ func (p *applier) locate(results []manifest.Result) error {
 // apply applies all objects, jobs last. A dry run of the jobs finds errors from the API server before anything is
 // changed.
 func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
-	for _, t := range p.jobs {
-		_, err := p.try(ctx, t)
-		if kit.NotServed(err) {
-			return nil, kit.ErrNotInstalled
-		}
-		// A missing namespace is not an error here, because the same manifest may create it.
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("applying %s: %w", manifest.NameOf(t.Object), err)
-		}
+	// A missing namespace is not an error here, because the same manifest may create it.
+	if err := p.tryAll(ctx, apierrors.IsNotFound); err != nil {
+		return nil, err
 	}
 	for _, t := range p.others {
 		if _, err := p.applyOne(ctx, t); err != nil {
@@ -109,6 +103,21 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	return jobs, nil
 }
 
+// tryAll applies all jobs as dry runs. It returns the first error that accepted does not accept.
+func (p *applier) tryAll(ctx context.Context, accepted func(error) bool) error {
+	for _, t := range p.jobs {
+		_, err := p.try(ctx, t)
+		switch {
+		case err == nil:
+		case kit.NotServed(err):
+			return kit.ErrNotInstalled
+		case !accepted(err):
+			return fmt.Errorf("applying %s: %w", manifest.NameOf(t.Object), err)
+		}
+	}
+	return nil
+}
+
 // try applies a job as a dry run. A job that will be replaced is tried as a new one, under a generated name of the same
 // length, because a live job accepts fewer changes.
 func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured, error) {
@@ -119,28 +128,26 @@ func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured
 	return p.put(ctx, t, true)
 }
 
-// removeJobs deletes the existing jobs of the manifest, and waits until they and their pods are deleted.
+// removeJobs deletes the existing jobs of the manifest, and waits until they and their pods are deleted. It deletes none
+// if the API server would refuse one of the deletions or one of the new jobs.
 func (p *applier) removeJobs(ctx context.Context) error {
-	var old []*kit.Job
-	for _, t := range p.jobs {
-		if t.Object.GetName() == "" {
-			continue
+	old, err := p.existingJobs(ctx)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	// The other objects of the manifest exist now, so a missing namespace is an error.
+	if err := p.tryAll(ctx, func(error) bool { return false }); err != nil {
+		return fmt.Errorf("%w\nNo job was deleted", err)
+	}
+	for _, j := range old {
+		if err := p.cluster.Steer().TryDelete(ctx, j); err != nil {
+			return fmt.Errorf("%w\nNo job was deleted", err)
 		}
-		raw, err := t.client.Get(ctx, t.Object.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("getting %s: %w", manifest.NameOf(t.Object), err)
-		}
-		j, err := observed.New(t.Kind, raw)
-		if err != nil {
-			return err
-		}
+	}
+	for _, j := range old {
 		if err := p.cluster.Steer().Delete(ctx, j); err != nil {
 			return err
 		}
-		old = append(old, j)
 	}
 	for _, j := range old {
 		if err := p.cluster.AwaitGone(ctx, p.Program, j); err != nil {
@@ -151,6 +158,29 @@ func (p *applier) removeJobs(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// existingJobs returns the jobs that exist under the names of the manifest's jobs.
+func (p *applier) existingJobs(ctx context.Context) ([]*kit.Job, error) {
+	var old []*kit.Job
+	for _, t := range p.jobs {
+		if t.Object.GetName() == "" {
+			continue
+		}
+		raw, err := t.client.Get(ctx, t.Object.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("getting %s: %w", manifest.NameOf(t.Object), err)
+		}
+		j, err := observed.New(t.Kind, raw)
+		if err != nil {
+			return nil, err
+		}
+		old = append(old, j)
+	}
+	return old, nil
 }
 
 func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstructured, error) {
