@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +68,8 @@ func withArchive(t testing.TB, kubeconfig string, s *store.Store, access web.Acc
 type everything struct{}
 
 // MayGet implements web.Access.
-func (everything) MayGet(context.Context, schema.GroupResource, string) (bool, error) {
-	return true, nil
+func (everything) MayGet(_ context.Context, _ schema.GroupResource, namespaces []string) ([]bool, error) {
+	return slices.Repeat([]bool{true}, len(namespaces)), nil
 }
 
 // keep puts the jobs and pods of a scene into an archive. Finished jobs are recorded as deleted one hour after their

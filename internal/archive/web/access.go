@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	authorization "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +24,33 @@ type Self struct{ Objects dynamic.Interface }
 // reviews is the resource with which callers ask for their own access.
 var reviews = authorization.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")
 
+// atOnce is the largest number of namespaces that one question reviews concurrently.
+const atOnce = 16
+
 // MayGet implements Access.
-func (s Self) MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error) {
+func (s Self) MayGet(ctx context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
+	may := make([]bool, len(namespaces))
+	if len(namespaces) > 1 { // one review is enough for a caller who may see all namespaces
+		switch all, err := s.review(ctx, resource, ""); {
+		case err != nil:
+			return nil, err
+		case all:
+			return slices.Repeat([]bool{true}, len(namespaces)), nil
+		}
+	}
+	reviews, ctx := errgroup.WithContext(ctx)
+	reviews.SetLimit(atOnce)
+	for i, namespace := range namespaces {
+		reviews.Go(func() (err error) {
+			may[i], err = s.review(ctx, resource, namespace)
+			return err
+		})
+	}
+	return may, reviews.Wait()
+}
+
+// review returns whether the caller may get a resource in a namespace; an empty namespace means all namespaces.
+func (s Self) review(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error) {
 	attributes := map[string]any{"verb": "get", "group": resource.Group, "namespace": namespace}
 	attributes["resource"] = resource.Resource
 	if of, part, divided := strings.Cut(resource.Resource, "/"); divided {

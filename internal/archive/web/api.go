@@ -20,9 +20,8 @@ import (
 
 // Access checks what the caller of a request may see.
 type Access interface {
-	// MayGet returns whether the caller may get a resource, such as pods/log, in a namespace; an empty namespace means
-	// all namespaces.
-	MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error)
+	// MayGet returns for each of the namespaces whether the caller may get a resource, such as pods/log, there.
+	MayGet(ctx context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error)
 }
 
 // API is the HTTP handler of the archive.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,23 +34,32 @@ func NewReader(s *store.Store, access Access) *Reader {
 
 // may returns whether the caller may see the jobs of a place.
 func (r *Reader) may(ctx context.Context, p store.Place) (bool, error) {
-	for _, p := range []store.Place{{Kind: p.Kind}, p} {
-		allowed, known := r.known[p]
-		if !known {
-			kind, err := kinds.ByName(p.Kind)
-			if err != nil {
-				return false, nil //nolint:nilerr // nobody may get jobs of a kind that no longer exists
-			}
-			if allowed, err = r.access.MayGet(ctx, batch.GroupVersion.WithResource(kind.Plural).GroupResource(), p.Namespace); err != nil {
-				return false, err
-			}
-			r.known[p] = allowed
-		}
-		if allowed {
-			return true, nil
+	err := r.learn(ctx, []store.Place{p})
+	return r.known[p], err
+}
+
+// learn finds out which of the places the caller may see, with one question for each kind.
+func (r *Reader) learn(ctx context.Context, places []store.Place) error {
+	unknown := map[string][]string{}
+	for _, p := range places {
+		if _, known := r.known[p]; !known {
+			unknown[p.Kind] = append(unknown[p.Kind], p.Namespace)
 		}
 	}
-	return false, nil
+	for name, namespaces := range unknown {
+		kind, err := kinds.ByName(name)
+		if err != nil {
+			continue // nobody may get jobs of a kind that no longer exists
+		}
+		may, err := r.access.MayGet(ctx, batch.GroupVersion.WithResource(kind.Plural).GroupResource(), namespaces)
+		if err != nil {
+			return err
+		}
+		for i, namespace := range namespaces {
+			r.known[store.Place{Kind: name, Namespace: namespace}] = may[i]
+		}
+	}
+	return nil
 }
 
 // places returns the places that the caller may see. kind and namespace restrict them unless they are empty.
@@ -58,20 +68,14 @@ func (r *Reader) places(ctx context.Context, kind, namespace string) ([]store.Pl
 	if err != nil {
 		return nil, err
 	}
-	visible := []store.Place{}
-	for _, p := range all {
-		if kind != "" && p.Kind != kind || namespace != "" && p.Namespace != namespace {
-			continue
-		}
-		may, err := r.may(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if may {
-			visible = append(visible, p)
-		}
+	all = slices.DeleteFunc(all, func(p store.Place) bool {
+		return kind != "" && p.Kind != kind || namespace != "" && p.Namespace != namespace
+	})
+	if err := r.learn(ctx, all); err != nil {
+		return nil, err
 	}
-	return visible, nil
+	// The store takes nil for all places.
+	return append([]store.Place{}, slices.DeleteFunc(all, func(p store.Place) bool { return !r.known[p] })...), nil
 }
 
 // Limits of lists.
@@ -152,11 +156,11 @@ func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogLis
 	if err != nil {
 		return nil, err
 	}
-	may, err := r.access.MayGet(ctx, schema.GroupResource{Resource: "pods/log"}, j.Namespace)
+	may, err := r.access.MayGet(ctx, schema.GroupResource{Resource: "pods/log"}, []string{j.Namespace})
 	if err != nil {
 		return nil, err
 	}
-	if !may {
+	if !may[0] {
 		return nil, archive.Refuse(http.StatusForbidden, "you may not read logs in namespace %s", j.Namespace)
 	}
 	logs, err := r.store.Logs(ctx, j.UID)

@@ -21,8 +21,12 @@ import (
 // rights are resources in namespaces, such as "genericjobs in ns". The empty namespace stands for all namespaces.
 type rights map[string]bool
 
-func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespace string) (bool, error) {
-	return r[resource.Resource+" in "+namespace], nil
+func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
+	may := make([]bool, len(namespaces))
+	for i, namespace := range namespaces {
+		may[i] = r[resource.Resource+" in "] || r[resource.Resource+" in "+namespace]
+	}
+	return may, nil
 }
 
 // fixture has an archive with one job in each of two namespaces.
@@ -101,6 +105,40 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 		if code != tc.code || !strings.Contains(body, tc.has) || strings.Contains(body, tc.lacks) {
 			t.Errorf("%s: %d, want %d with %q and without %q: %s", tc.name, code, tc.code, tc.has, tc.lacks, body)
 		}
+	}
+}
+
+// counted counts the questions to rights.
+type counted struct {
+	rights
+	questions, namespaces int
+}
+
+func (c *counted) MayGet(ctx context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
+	c.questions++
+	c.namespaces += len(namespaces)
+	return c.rights.MayGet(ctx, resource, namespaces)
+}
+
+// TestReaderAsksOncePerKind verifies that a reader asks for all namespaces of a kind at once, and never again.
+func TestReaderAsksOncePerKind(t *testing.T) {
+	f := newFixture(t)
+	access := &counted{rights: rights{"genericjobs in blue": true}}
+	r := NewReader(f.store, access)
+	for range 2 {
+		list, err := r.Jobs(t.Context(), &archive.JobQuery{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Jobs) != 1 || list.Jobs[0].Namespace != "blue" {
+			t.Errorf("the reader returns %v", list.Jobs)
+		}
+	}
+	if _, err := r.Job(t.Context(), "red"); err == nil {
+		t.Error("the reader returns a hidden job")
+	}
+	if access.questions != 1 || access.namespaces != 2 {
+		t.Errorf("%d questions about %d namespaces, want 1 about 2", access.questions, access.namespaces)
 	}
 }
 

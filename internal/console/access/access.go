@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
@@ -122,32 +124,73 @@ func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAtt
 	})
 }
 
-// Rights implements live.Rights for a user. If a review fails, the resource counts as forbidden.
+// Rights implements live.Rights, server.Reads and the access to an archive for a user.
 type Rights struct {
 	Reviews *Reviews
 	User    *User
 }
 
 // List implements live.Rights. It reviews only the verb list: a user who may list a resource can see everything that a
-// watch shows.
+// watch shows. If a review fails, the resource counts as forbidden.
 func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.Scope {
 	may := func(namespace string, refused time.Duration) bool {
 		// may limits the time of the review.
-		allowed, err := r.Reviews.may(context.Background(), r.User, &authorization.ResourceAttributes{
-			Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: namespace}, refused)
+		allowed, err := r.may(context.Background(), "list", resource, namespace, refused)
 		return err == nil && allowed
 	}
 	if may("", r.Reviews.TTL) {
 		return live.Scope{All: true}
 	}
-	refused := r.Reviews.TTL
-	// A question about one namespace comes from a page about that namespace, which must not show an old refusal.
-	if len(namespaces) > 1 {
-		refused *= denied
-	}
+	refused := r.refusedFor(namespaces)
 	scope := live.Scope{In: make(map[string]bool, len(namespaces))}
 	for i, allowed := range each(namespaces, func(namespace string) bool { return may(namespace, refused) }) {
 		scope.In[namespaces[i]] = allowed
 	}
 	return scope
+}
+
+// MayGet implements server.Reads.
+func (r *Rights) MayGet(ctx context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
+	if len(namespaces) > 1 { // one review is enough for a user who may see all namespaces
+		switch all, err := r.may(ctx, "get", resource, "", r.Reviews.TTL); {
+		case err != nil:
+			return nil, err
+		case all:
+			return slices.Repeat([]bool{true}, len(namespaces)), nil
+		}
+	}
+	type answer struct {
+		may bool
+		err error
+	}
+	refused := r.refusedFor(namespaces)
+	answers := each(namespaces, func(namespace string) answer {
+		may, err := r.may(ctx, "get", resource, namespace, refused)
+		return answer{may, err}
+	})
+	may := make([]bool, len(namespaces))
+	for i, a := range answers {
+		if a.err != nil {
+			return nil, a.err
+		}
+		may[i] = a.may
+	}
+	return may, nil
+}
+
+// may returns whether the user may do something with a resource, such as pods/log, in a namespace; an empty namespace
+// means all namespaces. A cached refusal is used only if it is younger than refused.
+func (r *Rights) may(ctx context.Context, verb string, resource schema.GroupResource, namespace string, refused time.Duration) (bool, error) {
+	of, part, _ := strings.Cut(resource.Resource, "/")
+	return r.Reviews.may(ctx, r.User, &authorization.ResourceAttributes{
+		Verb: verb, Group: resource.Group, Resource: of, Subresource: part, Namespace: namespace}, refused)
+}
+
+// refusedFor returns the age up to which cached refusals answer a question about some namespaces. A question about one
+// namespace comes from a page about that namespace, which must not show an old refusal.
+func (r *Rights) refusedFor(namespaces []string) time.Duration {
+	if len(namespaces) > 1 {
+		return denied * r.Reviews.TTL
+	}
+	return r.Reviews.TTL
 }

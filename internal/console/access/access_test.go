@@ -49,20 +49,26 @@ func (s *reviewer) since() int {
 	return n
 }
 
-// TestReviewsAreBounded verifies the number of reviews for a user who may list 2 of 100 namespaces, and when a change
-// of rights takes effect.
-func TestReviewsAreBounded(t *testing.T) {
-	api := &reviewer{allowed: map[string]bool{"ns-1": true, "ns-2": true}}
+// rightsAt returns the rights of a user whom the API server reviews. The clock of the cache shows now.
+func rightsAt(t *testing.T, api *reviewer, now *time.Time) *Rights {
+	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	reviews := &Reviews{Client: client, TTL: 10 * time.Second}
-	reviews.rights.clock = func() time.Time { return now }
-	rights := &Rights{reviews, &User{UserInfo: authentication.UserInfo{Username: "mei"}, ID: "mei"}}
+	reviews.rights.clock = func() time.Time { return *now }
+	return &Rights{reviews, &User{UserInfo: authentication.UserInfo{Username: "mei"}, ID: "mei"}}
+}
+
+// TestReviewsAreBounded verifies the number of reviews for a user who may list 2 of 100 namespaces, and when a change
+// of rights takes effect.
+func TestReviewsAreBounded(t *testing.T) {
+	api := &reviewer{allowed: map[string]bool{"ns-1": true, "ns-2": true}}
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	rights := rightsAt(t, api, &now)
 	var namespaces []string
 	for i := range 100 {
 		namespaces = append(namespaces, fmt.Sprintf("ns-%d", i))
@@ -92,4 +98,44 @@ func TestReviewsAreBounded(t *testing.T) {
 	check("with what was asked for one namespace", 0, map[string]bool{"ns-0": true}, list(namespaces...))
 	now = now.Add(50 * time.Second)
 	check("after six TTLs", 100, map[string]bool{"ns-0": true, "ns-1": false, "ns-2": true}, list(namespaces...))
+}
+
+// TestReviewsForTheArchiveAreBounded verifies the number of reviews for the pages of the archive, that a page about one
+// namespace asks for that namespace only, and that a revoked right ends after a TTL.
+func TestReviewsForTheArchiveAreBounded(t *testing.T) {
+	api := &reviewer{allowed: map[string]bool{"ns-1": true}}
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	rights := rightsAt(t, api, &now)
+	var namespaces []string
+	for i := range 300 {
+		namespaces = append(namespaces, fmt.Sprintf("ns-%d", i))
+	}
+	check := func(when string, reviews int, seen int, of ...string) {
+		t.Helper()
+		may, err := rights.MayGet(t.Context(), schema.GroupResource{Resource: "pods/log"}, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for i, allowed := range may {
+			if allowed {
+				got++
+				if !api.allowed[of[i]] && !api.allowed[""] {
+					t.Errorf("%s: %s is allowed", when, of[i])
+				}
+			}
+		}
+		if n := api.since(); n != reviews || got != seen || len(may) != len(of) {
+			t.Errorf("%s: %d reviews, %d of %d namespaces; want %d, %d of %d", when, n, got, len(may), reviews, seen, len(of))
+		}
+	}
+	check("one namespace", 1, 1, "ns-1")
+	check("at first", 300, 1, namespaces...)
+	check("at once again", 0, 1, namespaces...)
+	api.allowed = map[string]bool{}
+	now = now.Add(11 * time.Second)
+	check("after a TTL", 2, 0, namespaces...)
+	api.allowed = map[string]bool{"": true}
+	now = now.Add(11 * time.Second)
+	check("with a right in all namespaces", 1, 300, namespaces...)
 }

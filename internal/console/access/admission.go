@@ -139,7 +139,8 @@ func (a *Admission) caller(ctx context.Context, token string) (*server.Caller, e
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return &server.Caller{Name: user.Username, ID: user.ID, Rights: &Rights{a.Reviews, user}, Objects: objects, Core: core,
+	rights := &Rights{a.Reviews, user}
+	return &server.Caller{Name: user.Username, ID: user.ID, Rights: rights, Reads: rights, Objects: objects, Core: core,
 		Standing: &standing{a.Reviews, token, user.ID}}, nil
 }
 

@@ -9,8 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	authentication "k8s.io/api/authentication/v1"
-	authorization "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -60,7 +58,7 @@ func (k *kept) history() func(*server.Caller) (server.History, error) {
 		return nil
 	}
 	return func(c *server.Caller) (server.History, error) {
-		return web.NewReader(k.store, web.Self{Objects: c.Objects}), nil
+		return web.NewReader(k.store, accessOf(c)), nil
 	}
 }
 
@@ -101,7 +99,15 @@ func callerMay(w http.ResponseWriter, r *http.Request) web.Access {
 		http.Error(w, "This request was not admitted.", http.StatusUnauthorized)
 		return nil
 	}
-	return web.Self{Objects: caller.Objects}
+	return accessOf(caller)
+}
+
+// accessOf returns what a caller may see of the archive.
+func accessOf(c *server.Caller) web.Access {
+	if c.Reads != nil {
+		return c.Reads
+	}
+	return web.Self{Objects: c.Objects}
 }
 
 // authenticated is the group to which the API server adds all authenticated users.
@@ -114,7 +120,7 @@ func clusterUsers(reviews *access.Reviews) func(http.ResponseWriter, *http.Reque
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 			subject := r.TLS.VerifiedChains[0][0].Subject
 			groups := append([]string{authenticated}, subject.Organization...)
-			return reviewed{reviews, &access.User{UserInfo: authentication.UserInfo{Username: subject.CommonName, Groups: groups},
+			return &access.Rights{Reviews: reviews, User: &access.User{UserInfo: authentication.UserInfo{Username: subject.CommonName, Groups: groups},
 				ID: strings.Join(append([]string{subject.CommonName}, groups...), "\x00")}}
 		}
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -131,18 +137,6 @@ func clusterUsers(reviews *access.Reviews) func(http.ResponseWriter, *http.Reque
 			http.Error(w, "The console cannot find out who you are: "+err.Error(), http.StatusServiceUnavailable)
 			return nil
 		}
-		return reviewed{reviews, who}
+		return &access.Rights{Reviews: reviews, User: who}
 	}
-}
-
-// reviewed implements web.Access for a user by reviews of the API server.
-type reviewed struct {
-	reviews *access.Reviews
-	user    *access.User
-}
-
-// MayGet implements web.Access.
-func (u reviewed) MayGet(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error) {
-	of, part, _ := strings.Cut(resource.Resource, "/")
-	return u.reviews.May(ctx, u.user, &authorization.ResourceAttributes{Verb: "get", Group: resource.Group, Resource: of, Subresource: part, Namespace: namespace})
 }

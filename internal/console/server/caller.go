@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -19,6 +20,12 @@ type Admission interface {
 	Admit(w http.ResponseWriter, r *http.Request) *Caller
 }
 
+// Reads reports what a caller may get.
+type Reads interface {
+	// MayGet returns for each of the namespaces whether the caller may get a resource, such as pods/log, there.
+	MayGet(ctx context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error)
+}
+
 // Caller is the user who makes a request, with clients that act with the user's rights.
 type Caller struct {
 	// Name is the user name that pages show; empty if the console has only one user.
@@ -27,6 +34,9 @@ type Caller struct {
 	ID string
 	// Rights reports what the caller may list; nil if the caller has the rights of the console itself.
 	Rights live.Rights
+	// Reads reports what the caller may get, which decides what the caller sees of the archive; nil if the API server is
+	// asked with the caller's clients.
+	Reads Reads
 	// Objects and Core are clients with the caller's rights.
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface

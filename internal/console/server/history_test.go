@@ -22,11 +22,15 @@ import (
 // rights are resources in namespaces, such as "genericjobs in ns". The empty namespace stands for all namespaces.
 type rights map[string]bool
 
-func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespace string) (bool, error) {
+func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
 	if r["broken"] {
-		return false, errors.New("the API server does not answer")
+		return nil, errors.New("the API server does not answer")
 	}
-	return r[resource.Resource+" in "+namespace], nil
+	may := make([]bool, len(namespaces))
+	for i, namespace := range namespaces {
+		may[i] = r[resource.Resource+" in "] || r[resource.Resource+" in "+namespace]
+	}
+	return may, nil
 }
 
 // archived returns an archive with one job in each of two namespaces.
