@@ -132,6 +132,35 @@ func TestLongLogStaysUsable(t *testing.T) {
 	}
 }
 
+// TestLogStateIsInTheAddress verifies that a reload shows the same line, search and timestamps.
+func TestLogStateIsInTheAddress(t *testing.T) {
+	s := talkative()
+	b := open(t, serveStage(t, s.stage, nil))
+	b.visit(talkativeLogs)
+	b.shows("100,000 lines, live")
+	b.click("#find")
+	b.press("9  LOSS" + kb.Enter + kb.Enter)
+	b.shows("2 of 10,000")
+	b.click("#times")
+	b.do(chromedp.Reload())
+	b.shows("2 of 10,000")
+	b.awaits("the line is shown again", lineVisible(19))
+	b.awaits("the search and the timestamps are there again", `document.getElementById('find').value === '9  LOSS' && document.getElementById('times').checked`)
+	b.awaits("the search goes on behind the line", `(document.getElementById('next').click(), document.getElementById('hits').textContent === '3 of 10,000')`)
+
+	b.visit(talkativeLogs)
+	b.shows("100,000 lines, live")
+	b.click("#error")
+	b.awaits("the first error is shown", lineVisible(failedAt))
+	b.do(chromedp.Reload())
+	b.awaits("the first error is shown again", lineVisible(failedAt))
+	b.awaits("the page does not follow", `!document.getElementById('follow').checked`)
+	b.click("#follow")
+	b.awaits("the last line is shown", lineVisible(longLog))
+	b.do(chromedp.Reload())
+	b.awaits("the last line is shown again, because the page follows", lineVisible(longLog)+` && document.getElementById('follow').checked`)
+}
+
 // TestLogIsBounded verifies that a page keeps a bounded number of lines of a log that grows.
 func TestLogIsBounded(t *testing.T) {
 	s := talkative()

@@ -278,6 +278,15 @@ class Log {
     this.go(this.hits[i]);
   }
 
+  /** place names a line in an address, which outlives the numbers of lines: its time, and how many lines of that time are before it.
+   * @param {number} n @returns {string} */
+  place(n) {
+    const i = n - this.removed, at = this.lines[i]?.a;
+    if (!at) return '';
+    const before = this.lines.slice(0, i).filter(l => l.a === at).length;
+    return at + (before ? '.' + before : '');
+  }
+
   /** error goes to the first line that tells of an error, and says whether there is one. @returns {boolean} */
   error() {
     const i = this.lines.findIndex(l => l.e);
@@ -335,13 +344,41 @@ function logs() {
     const at = log.hits.indexOf(log.at);
     hits.textContent = !log.wanted ? '' : !log.hits.length ? 'no line' : `${at < 0 ? '' : number(at + 1) + ' of '}${number(log.hits.length)}`;
   };
+  const asked = new URL(location.href).searchParams;
+  find.value = asked.get('find') ?? '';
+  find.name = 'find'; // only here, because a form that is sent without the script has no search
+  log.search(find.value.toLowerCase());
+  /** The line of the address, until it is there or the reader goes elsewhere; the lines of its time before it are counted down. */
+  let [sought, before = 0] = (asked.get('line') ?? '').split('.').map(Number), seen = 0;
+  const restore = () => {
+    for (seen = Math.max(seen, log.removed); sought && seen < log.removed + log.lines.length; seen++) {
+      if (log.lines[seen - log.removed].a !== sought || before-- > 0) continue;
+      log.go(seen);
+      rest();
+    }
+  };
+  /** remember puts into the address what a reload shows again. */
+  const remember = () => {
+    const address = new URL(location.href);
+    const line = log.follow || log.at < 0 ? '' : log.place(log.at);
+    for (const [name, value] of Object.entries({times: times.checked ? '1' : '', find: find.value, line})) {
+      if (value) address.searchParams.set(name, value);
+      else address.searchParams.delete(name);
+    }
+    history.replaceState(null, '', address);
+  };
   stream(box.dataset.stream, log, what => {
+    restore();
     const all = log.removed + log.lines.length;
     state.textContent = `${all ? number(all) : 'No'} line${all === 1 ? '' : 's'}${log.removed ? `, the last ${number(log.lines.length)} here` : ''}${what}`;
     count();
   });
-  follow.onchange = () => { log.follow = follow.checked; if (log.follow) log.scroll(box.scrollHeight); };
-  const rest = () => { log.follow = follow.checked = false; };
+  follow.onchange = () => {
+    log.follow = follow.checked;
+    if (log.follow) log.scroll(box.scrollHeight);
+    remember();
+  };
+  const rest = () => { log.follow = follow.checked = false; sought = 0; };
   box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
   // Whoever leaves the end with the keys or the scroll bar wants to read there, too.
   box.addEventListener('scroll', () => { if (box.scrollHeight - box.scrollTop - box.clientHeight > 2 * lineHeight) rest(); }, {passive: true});
@@ -349,16 +386,14 @@ function logs() {
     log.times = times.checked;
     box.classList.toggle('times', times.checked);
     log.refill();
-    const address = new URL(location.href);
-    if (times.checked) address.searchParams.set('times', '1');
-    else address.searchParams.delete('times');
-    history.replaceState(null, '', address);
+    remember();
   };
   const search = (/** @type {boolean} */ back) => {
     log.search(find.value.toLowerCase());
     if (log.hits.length) rest();
     log.step(back);
     count();
+    remember();
   };
   find.form?.addEventListener('submit', e => {
     if (document.activeElement !== find) return;
@@ -376,6 +411,7 @@ function logs() {
     if (!log.error()) { hits.textContent = 'no error'; return; }
     rest();
     count();
+    remember();
   };
   addEventListener('keydown', e => {
     const typing = e.target instanceof HTMLInputElement && e.target.type !== 'checkbox' || e.target instanceof HTMLSelectElement;
