@@ -117,7 +117,9 @@ func models(text string) map[string]any {
 		}{"delete", "Delete", text, text, "/?ns=ns", text, []view.JobRow{r}, 2},
 		"submit empty": &view.SubmitPage{Namespace: text, Rows: 2},
 		"nodes": &view.NodesPage{Owners: []view.Owner{{Name: text}}, Nodes: []view.NodeTile{{ID: "node-n", Name: text, State: text,
-			Meters: []view.Meter{{Name: text, Text: text, Cells: 4, Shares: []view.Share{{X: 0, W: 25, Title: text}}}}}}},
+			Meters: []view.Meter{{Name: text, Text: text, Cells: 4, Shares: []view.Share{{X: 0, W: 25, Title: text}}}},
+			Pods:   2, Href: "/nodes#node-n", Users: []view.NodeUser{{Name: text, Href: "/jobs/ns/genericjob/mnist", Queue: text, User: text, Requests: text, Pods: 1}, {Name: text, Requests: text, Pods: 2}}},
+			{ID: "node-m", Name: text, State: text, Pods: 1, Href: "/nodes?node=m#node-m"}}},
 	})
 	return all
 }

@@ -188,9 +188,9 @@ func (s *visit) queues(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *visit) nodes(w http.ResponseWriter, r *http.Request) {
-	by := r.URL.Query().Get("by")
+	by, listed := r.URL.Query().Get("by"), r.URL.Query().Get("node")
 	s.show(w, r, content{title: "Nodes", nav: "nodes", template: "nodes", topics: live.TopicsNodes, scope: s.Cache.NodesScope, make: func(time.Time) any {
-		p := view.Nodes(s.Cache.Nodes(), by)
+		p := view.Nodes(s.Cache.Nodes(), by, listed)
 		return &p
 	}})
 }

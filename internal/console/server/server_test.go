@@ -274,7 +274,7 @@ func TestUsersWhoMaySeeTheSameShareARendering(t *testing.T) {
 		return v, &feed{address: "/nodes", content: content{template: "nodes", topics: live.TopicsNodes,
 			make: func(time.Time) any {
 				made++
-				p := view.Nodes(v.Cache.Nodes(), "")
+				p := view.Nodes(v.Cache.Nodes(), "", "")
 				return &p
 			},
 			scope: func() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -40,6 +41,20 @@ type NodeTile struct {
 	Tone   Tone
 	Meters []Meter
 	Pods   int
+	// Href is the path of the page that lists the users of the node or, if this page lists them, of the page without.
+	Href string
+	// Users are the jobs on the node; nil unless the page lists them.
+	Users []NodeUser
+}
+
+// NodeUser is a job on a node, or all pods there that belong to no job.
+type NodeUser struct {
+	Name, Href string
+	// Queue and User are empty if there is none, or if it was not recorded.
+	Queue, User string
+	// Requests is what the pods request, as text.
+	Requests string
+	Pods     int
 }
 
 // Owner is an entry of the legend.
@@ -91,12 +106,29 @@ type owned struct {
 	owner string
 }
 
-// Nodes returns the nodes with the owners that use them, coloured by "job", "queue" or "user".
-func Nodes(in *NodesInput, by string) NodesPage {
+// nodesPath returns the path of the page of nodes that is coloured by some owners and lists the users of one node; of
+// none if listed is empty.
+func nodesPath(by, listed string) string {
+	v := url.Values{}
+	if by != "job" {
+		v.Set("by", by)
+	}
+	if listed != "" {
+		v.Set("node", listed)
+	}
+	return strings.TrimSuffix("/nodes?"+v.Encode(), "?")
+}
+
+// Nodes returns the nodes with the owners that use them, coloured by "job", "queue" or "user". It lists the users of one
+// node as text: a list of all nodes would make the page of a large cluster heavy.
+func Nodes(in *NodesInput, by, listed string) NodesPage {
 	if by != "queue" && by != "user" {
 		by = "job"
 	}
-	p := NodesPage{By: by, Hidden: in.Hidden, Views: []Link{{"by job", "/nodes", by == "job"}, {"by queue", "/nodes?by=queue", by == "queue"}, {"by user", "/nodes?by=user", by == "user"}}}
+	p := NodesPage{By: by, Hidden: in.Hidden}
+	for _, one := range []string{"job", "queue", "user"} {
+		p.Views = append(p.Views, Link{"by " + one, nodesPath(one, listed), by == one})
+	}
 	owners := map[string]*Owner{}
 	on := map[string][]owned{}
 	for _, d := range observed.Demands(in.Pods, in.Groups) {
@@ -113,7 +145,12 @@ func Nodes(in *NodesInput, by string) NodesPage {
 	nodes := slices.Clone(in.Nodes)
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
-		p.Nodes = append(p.Nodes, tile(n, on[n.Name], owners))
+		t := tile(n, on[n.Name], owners)
+		t.Href = nodesPath(by, n.Name) + "#" + t.ID
+		if n.Name == listed {
+			t.Href, t.Users = nodesPath(by, "")+"#"+t.ID, users(n, on[n.Name])
+		}
+		p.Nodes = append(p.Nodes, t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
 		p.Owners = append(p.Owners, *owners[name])
@@ -190,6 +227,36 @@ func tile(n *corev1.Node, pods []owned, owners map[string]*Owner) NodeTile {
 		t.Meters = append(t.Meters, meter(name, n, pods, owners))
 	}
 	return t
+}
+
+// users returns the jobs to which the pods of a node belong, sorted by their names.
+func users(n *corev1.Node, pods []owned) []NodeUser {
+	counts, requests := map[NodeUser]int{}, map[NodeUser]corev1.ResourceList{}
+	for i := range pods {
+		d := &pods[i].Demand
+		u := NodeUser{Queue: d.Queue, User: d.User}
+		u.Name, u.Href = ownerOf(d, "job")
+		if requests[u] == nil {
+			requests[u] = corev1.ResourceList{}
+		}
+		add(requests[u], d.Requests)
+		counts[u]++
+	}
+	var rows []NodeUser
+	for u, count := range counts {
+		var texts []string
+		for _, name := range metered(n) {
+			if q := requests[u][name]; !q.IsZero() {
+				texts = append(texts, amount(name, q)+" "+string(name))
+			}
+		}
+		u.Pods, u.Requests = count, cmp.Or(strings.Join(texts, ", "), "nothing")
+		rows = append(rows, u)
+	}
+	slices.SortFunc(rows, func(a, b NodeUser) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Queue, b.Queue), strings.Compare(a.User, b.User))
+	})
+	return rows
 }
 
 // metered returns the resources of a node that are shown: extended resources first, then CPU and memory.

@@ -341,7 +341,7 @@ func TestNodesShowWhoUsesThem(t *testing.T) {
 		pods = append(pods, p)
 	}
 	in := &NodesInput{Nodes: []*corev1.Node{node}, Pods: pods}
-	golden.Compare(t, "testdata/nodes.golden", asYAML(t, map[string]any{"job": Nodes(in, "job"), "queue": Nodes(in, "queue"), "user": Nodes(in, "user")}))
+	golden.Compare(t, "testdata/nodes.golden", asYAML(t, map[string]any{"job": Nodes(in, "job", ""), "queue": Nodes(in, "queue", "gpu-1"), "user": Nodes(in, "user", "gone")}))
 }
 
 func TestLongLinesAreCut(t *testing.T) {
