@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
@@ -45,6 +47,31 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w.contains("get of a job that does not exist", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not listed: pytorchtrainingjobs")
 	w.contains("get of a kind that is forbidden", w.fails("get", "--as=alice", "ptj/seen"), "getting ptj/seen", "forbidden")
 	w.contains("get by a user without any right", w.fails("get", "--as=bob"), append(plurals(), "listing jobs", "forbidden")...)
+}
+
+// TestCLITopShowsWhatTheUserMayList verifies that top counts the pods of the namespace for a user who may list neither
+// nodes nor queues, and says what it leaves out.
+func TestCLITopShowsWhatTheUserMayList(t *testing.T) {
+	w := newWorld(t)
+	startOperator(t, w.Env.Kubeconfig)
+	job := jobs.New("counted", jobs.Role("w", 2, kubelet.Run))
+	job.Spec.ReplicaSpecs[0].Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}
+	w.Create(job)
+	w.awaitPhase("counted", batch.JobRunning)
+	w.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "pods"}, Rules: []rbacv1.PolicyRule{rule("", "pods", "list")}})
+	w.Create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "pods"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "pods"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "carol"}}})
+	w.Await("carol's rights are in force", func() error {
+		if call := w.start("", "top", "--as=carol"); <-call.code != 0 {
+			return errors.New(call.err.String())
+		}
+		return nil
+	})
+	out, errOut := w.start("", "top", "--as=carol").ends(0)
+	w.contains("top", out, "NODE ", "QUEUE ", "USER ", " 3 ")
+	w.contains("top", errOut, "Only pods of namespace \""+w.Namespace+"\" are counted", "Not shown: nodes is forbidden", "Not shown: queues.scheduler.tensorstack.dev is forbidden",
+		"Not shown: podgroups.scheduler.tensorstack.dev is forbidden")
+	w.contains("top for a user without any right", w.fails("top", "--as=dave"), "listing pods", "forbidden")
 }
 
 // TestCLIDeletesDespiteRefusals verifies that delete deletes, awaits and names the jobs that the user may delete, and

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +71,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	startOperator(t, w.Env.Kubeconfig)
 	i := w.startConsole(consoleArchive(filepath.Join(t.TempDir(), "archive.db")))
 	viewer, stranger := w.person(i, "viewer", look...), w.person(i, "stranger")
+	editor := w.person(i, "editor", append(slices.Clone(look), rule("", "pods/log", "get"), rule(batch.GroupVersion.Group, "genericjobs", "create delete patch"))...)
 
 	gone := jobs.New("short", jobs.Restarting(jobs.Role("w", 2, kubelet.Exit, "3", "0"), batch.RestartOnFailure, 3))
 	now := int32(0)
@@ -139,6 +142,8 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 		{viewer, "/history", 200, `href="` + page + `"`}, {viewer, page, 200, "exit code 3"}, {viewer, page + "?tab=manifest", 200, "kind: GenericJob"},
 		{viewer, page + "/logs", 403, "you may not read logs"}, {viewer, "/jobs/" + w.Namespace + "/genericjob/short", 404, `href="` + page + `"`},
 		{viewer, "/history/usage?by=namespace", 200, ">" + w.Namespace + "<"}, {viewer, "/history/usage.csv", 200, "example.com/gpu"},
+		{editor, "/history", 200, `href="` + page + `"`}, {editor, page, 200, "exit code 3"}, {editor, page + "/logs", 200, "short"},
+		{editor, "/history/usage?by=namespace", 200, ">" + w.Namespace + "<"}, {editor, "/history/usage.csv", 200, "example.com/gpu"},
 		{stranger, "/history", 200, "No jobs yet"}, {stranger, page, 404, "or you may not see it"}, {stranger, page + "/logs", 404, "or you may not see it"},
 		{stranger, "/history/usage", 200, "Nothing was used"}, {stranger, "/history/usage.csv", 200, "from,to,queue,resource,hours\n"},
 		{stranger, "/jobs/" + w.Namespace + "/genericjob/short", 404, "or you may not see it"},
@@ -155,6 +160,15 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	if code, body := viewer.call("GET", "/api/v1/history/jobs?limit=many", nil); code != 400 || !strings.Contains(body, "a number up to 1000") {
 		t.Errorf("a wrong parameter: %d %s", code, body)
 	}
+
+	// A right that is withdrawn ends with the cached answer.
+	w.Must(w.Client.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "viewer"}}))
+	w.Await("the viewer sees no history", func() error {
+		if code, body := viewer.call("GET", "/history", nil); code != 200 || strings.Contains(body, string(gone.UID)) {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
 }
 
 // TestHistoryCatchesUp verifies that a restarted console archives the end of a job that finished while the console was

@@ -44,12 +44,12 @@ func Actions(j *observed.Job) []Action {
 		}
 		if n.Elastic != nil && (j.Status().Aggregate.Succeeded == 0 || j.Status().RunMode == batch.RunDebug) {
 			all = append(all, Action{Verb: "scale", Title: "Scale", Effect: fmt.Sprintf("Changes the number of replicas, from %d to %d.", n.Elastic.Min, n.Elastic.Max),
-				Command: command("scale") + " N", Min: n.Elastic.Min, Max: n.Elastic.Max, Now: n.Replicas()})
+				Command: fmt.Sprint(command("scale"), " ", n.Replicas()), Min: n.Elastic.Min, Max: n.Elastic.Max, Now: n.Replicas()})
 		}
 	}
 	return append(all,
 		Action{Verb: "rerun", Title: "Run again", Effect: "Creates a copy of the job under another name, with the same manifest.",
-			Command: command("rerun") + " --name NAME"},
+			Command: command("rerun")},
 		Action{Verb: "delete", Title: "Delete", Effect: "Deletes the job with its pods and their logs. This cannot be undone.", Command: command("delete"), Dangerous: true})
 }
 

@@ -133,6 +133,7 @@ func JobOf(in *JobInput, tab string) JobPage {
 	for i := range p.Actions {
 		if a := &p.Actions[i]; a.Verb == "rerun" {
 			a.Name = CopyName(in.Job, in.Taken)
+			a.Command += " --name " + a.Name
 		}
 	}
 	in.fillReplicas(&p)
