@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/console/view"
 )
@@ -88,4 +91,20 @@ func TestManyJobs(t *testing.T) {
 		b.sees("train-000")
 		b.scripts(true)
 	})
+}
+
+// TestNodesListTheirUsers verifies that the keyboard alone shows on a phone whose the parts of a node are, as text.
+func TestNodesListTheirUsers(t *testing.T) {
+	b := open(t, serveStage(t, typical().stage, nil))
+	b.size(360, 740)
+	b.visit("/nodes?by=queue")
+	b.do(chromedp.Focus("#node-gpu-1 .pager a"))
+	b.press(kb.Enter)
+	b.shows("speech/whisper-finetune", "8 pods, queue production")
+	b.awaits("the address names the node", "location.search === '?by=queue&node=gpu-1' && location.hash === '#node-gpu-1'")
+	b.awaits("the page is not wider than the window", "document.documentElement.scrollWidth <= innerWidth")
+	b.awaits("only one node has a list", "document.querySelectorAll('.users').length === 1")
+	b.do(chromedp.Focus("#node-gpu-1 .pager a"))
+	b.press(kb.Enter)
+	b.awaits("the list is closed", "!document.querySelector('.users') && location.search === '?by=queue'")
 }
