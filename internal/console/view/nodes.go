@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -278,6 +279,7 @@ func meter(name corev1.ResourceName, n *corev1.Node, pods []owned, owners map[st
 		m.Cells = int(whole.Value())
 	}
 	sum := corev1.ResourceList{}
+	var part resource.Quantity // what the last share stands for
 	for i := range pods {
 		request, ok := pods[i].Requests[name]
 		if !ok || request.IsZero() {
@@ -289,10 +291,12 @@ func meter(name corev1.ResourceName, n *corev1.Node, pods []owned, owners map[st
 		used = sum[name]
 		if w := min(100, share(used, whole)) - x; w > 0 {
 			if k := len(m.Shares) - 1; k >= 0 && m.Shares[k].Colour == owners[owner].Colour && strings.HasPrefix(m.Shares[k].Title, owner+":") && m.Cells == 0 {
-				m.Shares[k].W = round(m.Shares[k].W + w)
+				part.Add(request)
+				m.Shares[k].W, m.Shares[k].Title = round(m.Shares[k].W+w), fmt.Sprintf("%s: %s %s", owner, amount(name, part), name)
 				continue
 			}
-			m.Shares = append(m.Shares, Share{X: x, W: round(w), Colour: owners[owner].Colour, Title: fmt.Sprintf("%s: %s %s", owner, amount(name, request), name)})
+			part = request.DeepCopy()
+			m.Shares = append(m.Shares, Share{X: x, W: round(w), Colour: owners[owner].Colour, Title: fmt.Sprintf("%s: %s %s", owner, amount(name, part), name)})
 		}
 	}
 	m.Text = amount(name, sum[name]) + " of " + amount(name, whole)
