@@ -295,6 +295,25 @@ class Log {
   }
 }
 
+/** Sought is the line that an address names, until it is there or the reader goes elsewhere. */
+class Sought {
+  /** @param {string} place */
+  constructor(place) { [this.time, this.before = 0] = place.split('.').map(Number); this.seen = 0; }
+
+  /** end ends the search. */
+  end() { this.time = 0; }
+
+  /** among returns the number of the line if it is among the lines that came since the last call; -1 otherwise.
+   * @param {Log} log @returns {number} */
+  among(log) {
+    const end = log.removed + log.lines.length;
+    for (this.seen = Math.max(this.seen, log.removed); this.time && this.seen < end; this.seen++) {
+      if (log.lines[this.seen - log.removed].a === this.time && this.before-- <= 0) return this.seen;
+    }
+    return -1;
+  }
+}
+
 /** number writes a number for people. @param {number} n */
 const number = n => n.toLocaleString('en');
 
@@ -348,15 +367,7 @@ function logs() {
   find.value = asked.get('find') ?? '';
   find.name = 'find'; // only here, because a form that is sent without the script has no search
   log.search(find.value.toLowerCase());
-  /** The line of the address, until it is there or the reader goes elsewhere; the lines of its time before it are counted down. */
-  let [sought, before = 0] = (asked.get('line') ?? '').split('.').map(Number), seen = 0;
-  const restore = () => {
-    for (seen = Math.max(seen, log.removed); sought && seen < log.removed + log.lines.length; seen++) {
-      if (log.lines[seen - log.removed].a !== sought || before-- > 0) continue;
-      log.go(seen);
-      rest();
-    }
-  };
+  const sought = new Sought(asked.get('line') ?? '');
   /** remember puts into the address what a reload shows again. */
   const remember = () => {
     const address = new URL(location.href);
@@ -368,7 +379,8 @@ function logs() {
     history.replaceState(null, '', address);
   };
   stream(box.dataset.stream, log, what => {
-    restore();
+    const found = sought.among(log);
+    if (found >= 0) { log.go(found); rest(); }
     const all = log.removed + log.lines.length;
     state.textContent = `${all ? number(all) : 'No'} line${all === 1 ? '' : 's'}${log.removed ? `, the last ${number(log.lines.length)} here` : ''}${what}`;
     count();
@@ -378,7 +390,7 @@ function logs() {
     if (log.follow) log.scroll(box.scrollHeight);
     remember();
   };
-  const rest = () => { log.follow = follow.checked = false; sought = 0; };
+  const rest = () => { log.follow = follow.checked = false; sought.end(); };
   box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
   // Whoever leaves the end with the keys or the scroll bar wants to read there, too.
   box.addEventListener('scroll', () => { if (box.scrollHeight - box.scrollTop - box.clientHeight > 2 * lineHeight) rest(); }, {passive: true});
