@@ -141,8 +141,8 @@ func (d *driver) printCreated() error {
 	return d.notCreated()
 }
 
-// mostNamed is the largest number of missing jobs that an error names.
-const mostNamed = 10
+// maxNamed is the largest number of missing jobs that an error names.
+const maxNamed = 10
 
 // notCreated returns an error that names the jobs that were not created after a failure; nil if there are none.
 func (d *driver) notCreated() error {
@@ -155,8 +155,8 @@ func (d *driver) notCreated() error {
 	if len(missing) == 0 {
 		return nil
 	}
-	names := strings.Join(missing[:min(len(missing), mostNamed)], ", ")
-	if more := len(missing) - mostNamed; more > 0 {
+	names := strings.Join(missing[:min(len(missing), maxNamed)], ", ")
+	if more := len(missing) - maxNamed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Errorf("sweep %s lacks %s, because a job has failed: %s\nThe same command with --keep-going creates the rest. "+
