@@ -99,16 +99,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case plural == "version":
 		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	case plural == "log":
-		if s.log == "" {
-			w.WriteHeader(http.StatusInternalServerError)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"Get \"https://10.0.0.7:10250/containerLogs/vision/main\": dial tcp 10.0.0.7:10250: connect: no route to host"}`))
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain")
-		s.mu.Unlock() // the reader requests the pod before it reads
-		_, _ = io.WriteString(w, s.lines(r.URL.Query().Get("tailLines"), r.URL.Query().Get("sinceTime")))
-		s.mu.Lock()
-		s.hold(w, r, r.URL.Query().Get("follow") == "true")
+		s.serveLog(w, r)
 	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
 		out := json.NewEncoder(w)
 		if r.URL.Query().Get("sendInitialEvents") == "true" {
@@ -135,6 +126,20 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`))
 	}
+}
+
+// serveLog answers a request for a log. The caller holds the mutex.
+func (s *stage) serveLog(w http.ResponseWriter, r *http.Request) {
+	if s.log == "" {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"Get \"https://10.0.0.7:10250/containerLogs/vision/main\": dial tcp 10.0.0.7:10250: connect: no route to host"}`))
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	s.mu.Unlock() // the reader requests the pod before it reads
+	_, _ = io.WriteString(w, s.lines(r.URL.Query().Get("tailLines"), r.URL.Query().Get("sinceTime")))
+	s.mu.Lock()
+	s.hold(w, r, r.URL.Query().Get("follow") == "true")
 }
 
 // present returns the objects after all events.
