@@ -141,7 +141,7 @@ func (d *driver) printCreated() error {
 	return d.notCreated()
 }
 
-// maxNamed is the largest number of missing jobs that an error names.
+// maxNamed is the maximum number of missing jobs that an error names.
 const maxNamed = 10
 
 // notCreated returns an error that names the jobs that were not created after a failure; nil if there are none.
