@@ -106,14 +106,19 @@ e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-upgrade: build ## Upgrade, downgrade and remove the chart with Helm while jobs and gangs run (3 minutes); needs root and the git history
 	@go test -vet=off -timeout 20m -v -run '^TestJobsSurviveUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
-# `make test` runs jobs and a gang on a whole cluster that emulates the oldest version.
+# `make test` runs jobs and a gang on a whole cluster that emulates the oldest version. Two versions at a time use the
+# processor while tests wait.
 .PHONY: test-versions
-test-versions: export T9K_LOCAL = $(BIN)/t9k-local
-test-versions: export T9K = $(BIN)/t9k
 test-versions: build ## Run the integration tests, and jobs on a whole cluster, on API servers that emulate each older supported Kubernetes
-	@for v in 1.33 1.34 1.35; do echo "Kubernetes $$v:"; export T9K_EMULATE=$$v; \
-		go test -vet=off -count 1 -timeout 30m ./test/integration && \
-		go test -vet=off -count 1 -timeout 10m -run '^TestJobsRunOnOlderKubernetes$$' ./test/e2e || exit 1; done
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(addprefix test-version-,1.33 1.34 1.35)
+
+test-version-%: export T9K_LOCAL = $(BIN)/t9k-local
+test-version-%: export T9K = $(BIN)/t9k
+test-version-%: export T9K_EMULATE = $*
+test-version-%:
+	@echo "Kubernetes $*:"
+	@go test -vet=off -count 1 -timeout 30m ./test/integration
+	@go test -vet=off -count 1 -timeout 10m -run '^TestJobsRunOnOlderKubernetes$$' ./test/e2e
 
 # The control plane of the oldest supported Kubernetes, built from its own modules.
 OLDEST := 1.33
