@@ -148,7 +148,7 @@ func (l *live) logs(t *testing.T, run string) {
 	b.awaits("the end of the log is shown again", visible("line 200"))
 	b.click("input[name=ranks]")
 	b.press("1" + kb.Enter)
-	b.at(run + "/logs?ranks=1&state=")
+	b.at(run + "/logs?ranks=1&state=&find=line+77")
 	b.shows("401 lines")
 	if n := evaluate[int](b, "document.querySelectorAll('#log b').length"); n != 0 {
 		t.Errorf("the only replica is named before %d lines", n)

@@ -73,6 +73,16 @@ function live() {
   const light = /** @type {HTMLElement} */ (document.getElementById('link'));
   /** @type {EventSource | null} */
   let source = null;
+  // The browser drops a click if its element is replaced between press and release, so patches wait meanwhile.
+  let pressed = false;
+  /** @type {(() => void)[]} */
+  const waiting = [];
+  const released = () => setTimeout(() => {
+    pressed = false;
+    for (const patch of waiting.splice(0)) patch();
+  });
+  addEventListener('pointerdown', () => { pressed = true; });
+  for (const event of ['pointerup', 'pointercancel', 'blur']) addEventListener(event, released); // blur only of the window: it does not bubble
   const open = () => {
     if (source) return;
     let first = true;
@@ -80,9 +90,13 @@ function live() {
     source.addEventListener('patch', e => {
       light.className = 'link on';
       light.textContent = 'live';
-      for (const [id, html] of JSON.parse(e.data)) replace(id, html, first);
+      const quiet = first, patch = () => {
+        for (const [id, html] of JSON.parse(e.data)) replace(id, html, quiet);
+        dispatchEvent(new Event('patched'));
+      };
       first = false;
-      dispatchEvent(new Event('patched'));
+      if (pressed) waiting.push(patch);
+      else patch();
     });
     source.onerror = () => {
       light.className = 'link off';
@@ -365,7 +379,6 @@ function logs() {
   };
   const asked = new URL(location.href).searchParams;
   find.value = asked.get('find') ?? '';
-  find.name = 'find'; // only here, because a form that is sent without the script has no search
   log.search(find.value.toLowerCase());
   const sought = new Sought(asked.get('line') ?? '');
   /** remember puts into the address what a reload shows again. */
@@ -392,7 +405,7 @@ function logs() {
   };
   const rest = () => { log.follow = follow.checked = false; sought.end(); };
   box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
-  // Whoever leaves the end with the keys or the scroll bar wants to read there, too.
+  // A user who leaves the end with the keys or the scroll bar wants to read there.
   box.addEventListener('scroll', () => { if (box.scrollHeight - box.scrollTop - box.clientHeight > 2 * lineHeight) rest(); }, {passive: true});
   times.onchange = () => {
     log.times = times.checked;
@@ -408,6 +421,7 @@ function logs() {
     remember();
   };
   find.form?.addEventListener('submit', e => {
+    find.name = find.value ? 'find' : ''; // an input without a name is not sent
     if (document.activeElement !== find) return;
     e.preventDefault();
     search(false);
