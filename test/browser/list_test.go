@@ -78,6 +78,7 @@ func TestManyJobs(t *testing.T) {
 		b.at("/?q=train-00&sort=name")
 		b.awaits("the jobs are sorted by name", "document.querySelector('#rows .c-name a').innerText === 'train-000'")
 		b.click("th.c-restarts a")
+		b.at("/?q=train-00&sort=restarts")
 		b.click("th.c-restarts a")
 		b.at("/?q=train-00&sort=-restarts")
 		first := "document.querySelector('#rows tr')"
