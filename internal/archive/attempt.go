@@ -3,7 +3,6 @@ package archive
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -79,7 +78,6 @@ func AttemptOf(p *corev1.Pod) (*Attempt, error) {
 	number, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
 	a := &Attempt{UID: string(p.UID), Version: version, Job: job, Replica: p.Name, Role: p.Labels[batch.LabelReplicaType], Rank: rank, Number: number,
 		Node: p.Spec.NodeName, Created: p.CreationTimestamp.UTC(), Scheduled: scheduledAt(p), Requests: resource.PodRequests(p, resource.PodResourcesOptions{}), Pod: pod}
-	over := initEnd(p)
 	for i := range p.Status.ContainerStatuses {
 		state := &p.Status.ContainerStatuses[i].State
 		switch {
@@ -87,10 +85,9 @@ func AttemptOf(p *corev1.Pod) (*Attempt, error) {
 			a.begin(state.Running.StartedAt)
 		case state.Terminated != nil:
 			a.begin(state.Terminated.StartedAt)
-			over = later(over, state.Terminated.FinishedAt.Time)
 		}
 	}
-	a.end(p, over)
+	a.end(p)
 	return a, nil
 }
 
@@ -100,16 +97,16 @@ func (a *Attempt) begin(at metav1.Time) {
 	}
 }
 
-// end sets the end of an attempt whose pod has finished. over is when the last container terminated; zero if it is
-// unknown. A pod holds its resources until all of its containers have ended, even if its replica ended earlier.
-func (a *Attempt) end(p *corev1.Pod, over time.Time) {
+// end sets the end of an attempt whose pod has finished. A pod holds its resources until all of its containers have
+// ended, even if its replica ended earlier.
+func (a *Attempt) end(p *corev1.Pod) {
 	if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 		return
 	}
 	a.settle(p)
 	// A pod that the kubelet rejected, or that was lost with its node, has no container status with an end time.
-	a.Ended = over.UTC()
-	if over.IsZero() {
+	a.Ended = observed.LastEnd(p).UTC()
+	if a.Ended.IsZero() {
 		a.Ended = endedAt(p).UTC()
 	}
 }
@@ -145,12 +142,12 @@ func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 		return
 	}
 	end := observed.End(p)
-	disrupted, why := disruption(p)
+	disruption := observed.Disruption(p)
 	switch {
 	case (end.Succeeded || end.Failed) && !observed.Stopped(p):
 		a.settle(p) // the pod was deleted while its sidecars ran
-	case disrupted:
-		a.Outcome, a.Cause = Evicted, why
+	case disruption != nil:
+		a.Outcome, a.Cause = Evicted, disruption.Reason
 	case p.DeletionTimestamp != nil || inTime:
 		a.Outcome = Stopped
 	default:
@@ -216,26 +213,6 @@ func endedAt(p *corev1.Pod) time.Time {
 		at = later(at, c.LastTransitionTime.Time)
 	}
 	return at
-}
-
-// initEnd returns when the last init container of a pod terminated; zero if none has.
-func initEnd(p *corev1.Pod) (over time.Time) {
-	for i := range p.Status.InitContainerStatuses {
-		if t := p.Status.InitContainerStatuses[i].State.Terminated; t != nil {
-			over = later(over, t.FinishedAt.Time)
-		}
-	}
-	return over
-}
-
-func disruption(p *corev1.Pod) (disrupted bool, why string) {
-	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
-	if i < 0 {
-		return false, ""
-	}
-	return true, p.Status.Conditions[i].Reason
 }
 
 func later(a, b time.Time) time.Time {

@@ -124,15 +124,10 @@ const maxLanes = 20_000
 // attemptOf returns the attempt of a pod.
 func attemptOf(p *corev1.Pod) attempt {
 	number, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
-	a := attempt{uid: string(p.UID), number: number, created: p.CreationTimestamp.Time, node: p.Spec.NodeName}
+	a := attempt{uid: string(p.UID), number: number, created: p.CreationTimestamp.Time, node: p.Spec.NodeName, over: observed.LastEnd(p)}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			a.scheduled = c.LastTransitionTime.Time
-		}
-	}
-	for i := range p.Status.InitContainerStatuses {
-		if t := p.Status.InitContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(a.over) {
-			a.over = t.FinishedAt.Time
 		}
 	}
 	for i := range p.Status.ContainerStatuses {
@@ -142,9 +137,6 @@ func attemptOf(p *corev1.Pod) attempt {
 			a.started = earlier(a.started, s.Running.StartedAt.Time)
 		case s.Terminated != nil:
 			a.started = earlier(a.started, s.Terminated.StartedAt.Time)
-			if s.Terminated.FinishedAt.After(a.over) {
-				a.over = s.Terminated.FinishedAt.Time
-			}
 		}
 	}
 	a.finish(p)
@@ -159,7 +151,7 @@ func (a *attempt) finish(p *corev1.Pod) {
 	case !over && p.DeletionTimestamp == nil:
 		a.over = time.Time{} // other containers are still running
 		return
-	case end.Disrupted || !over && disrupted(p):
+	case end.Disrupted || !over && observed.Disruption(p) != nil:
 		a.end, a.detail = stateEvicted, "evicted"
 	case !end.Succeeded && !end.Failed || observed.Stopped(p):
 		a.end, a.detail = stateStopped, "stopped"
@@ -183,12 +175,6 @@ func failureText(code *int32, cause string) string {
 		return fmt.Sprintf("exit code %d", *code)
 	}
 	return fmt.Sprintf("exit code %d, %s", *code, cause)
-}
-
-func disrupted(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
 }
 
 // deletedAt returns when the deletion of a pod was requested; its creation time if it was not.
