@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,6 +70,7 @@ func TestConsolePagesAndButtonsWork(t *testing.T) {
 	t.Run("Logs", func(t *testing.T) { l.logs(t, run) })
 	t.Run("LiveUpdate", l.liveUpdate)
 	t.Run("Buttons", func(t *testing.T) { l.buttons(t, run, paused) })
+	t.Run("UpdateDuringAClick", l.updateDuringAClick)
 	t.Run("SelectedJobs", l.selectedJobs)
 	t.Run("Submit", l.submit)
 	t.Run("TensorBoard", l.tensorBoard)
@@ -229,6 +231,28 @@ func (l *live) buttons(t *testing.T, run, elastic string) {
 	b.do(chromedp.SetValue("#do-scale input[name=replicas]", "3"))
 	confirm("scale")
 	b.shows("is scaling to 3 replicas.")
+}
+
+// updateDuringAClick verifies that a click counts if its row changes between press and release, that the row then shows
+// the change, and that the menu of the right button does not stop updates.
+func (l *live) updateDuringAClick(t *testing.T) {
+	l.create(manifest, "held")
+	b := open(t, l.console)
+	b.visit("/?ns=" + l.Namespace + "&q=held")
+	phase := func(is string) string { return "document.querySelector('#rows .phase')?.innerText === '" + is + "'" }
+	b.awaits("the job runs", phase("Running"))
+	evaluate[bool](b, `(new EventSource(location.href).addEventListener('patch', e => { window.pushed ||= e.data.includes('Paused'); }), true)`)
+	x, y := b.middle("#rows input")
+	b.mouse(input.DispatchMouseEventTypeMousePressed, input.MouseButtonLeft, x, y)
+	l.t9k(t, "pause", "-n", l.Namespace, "held")
+	b.awaits("the change was pushed", "window.pushed")
+	b.mouse(input.DispatchMouseEventTypeMouseReleased, input.MouseButtonLeft, x, y)
+	b.awaits("the job is selected", "document.querySelector('#rows input').checked")
+	b.awaits("the row shows the change", phase("Paused"))
+	b.mouse(input.DispatchMouseEventTypeMousePressed, input.MouseButtonRight, x, y)
+	l.t9k(t, "resume", "-n", l.Namespace, "held")
+	b.awaits("the row is updated", phase("Running"))
+	l.t9k(t, "delete", "-n", l.Namespace, "held")
 }
 
 // selectedJobs pauses, resumes and deletes several jobs at once.

@@ -210,6 +210,13 @@ func (b *tab) at(path string) {
 // click clicks on the middle of the first element that matches a selector, as a mouse does.
 func (b *tab) click(selector string) {
 	b.Helper()
+	x, y := b.middle(selector)
+	b.do(chromedp.MouseClickXY(x, y))
+}
+
+// middle scrolls to the first element that matches a selector, and returns the coordinates of its middle.
+func (b *tab) middle(selector string) (x, y float64) {
+	b.Helper()
 	find := "document.querySelector(" + quoted(selector) + ")"
 	b.awaits(selector+" is there", find+"?.checkVisibility()")
 	place := evaluate[[]float64](b, `(e => {
@@ -220,7 +227,13 @@ func (b *tab) click(selector string) {
 	if len(place) != 2 {
 		b.Fatalf("something covers %s", selector)
 	}
-	b.do(chromedp.MouseClickXY(place[0], place[1]))
+	return place[0], place[1]
+}
+
+// mouse presses or releases a mouse button.
+func (b *tab) mouse(kind input.DispatchMouseEventType, button input.MouseButton, x, y float64) {
+	b.Helper()
+	call(b, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, Button: button, X: x, Y: y, ClickCount: 1})
 }
 
 // press presses keys.

@@ -81,8 +81,9 @@ function live() {
     pressed = false;
     for (const patch of waiting.splice(0)) patch();
   });
-  addEventListener('pointerdown', () => { pressed = true; });
-  for (const event of ['pointerup', 'pointercancel', 'blur']) addEventListener(event, released); // blur only of the window: it does not bubble
+  addEventListener('pointerdown', e => { pressed = e.button === 0; });
+  // A menu can take the release away. blur is that of the window alone, because it does not bubble.
+  for (const event of ['pointerup', 'pointercancel', 'contextmenu', 'blur']) addEventListener(event, released);
   const open = () => {
     if (source) return;
     let first = true;
