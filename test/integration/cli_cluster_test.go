@@ -16,6 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/test/kit/gate"
+	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/namespace"
 	"tensorstack.dev/batch/test/kit/plane"
 )
@@ -109,6 +110,17 @@ func testArchivedLines(w *world) {
 		call := w.start("", "history", "logs", "lost")
 		if <-call.code != 0 || !strings.Contains(call.out.String(), "rank 0 line 20") {
 			return errors.New(call.out.String() + call.err.String())
+		}
+		return nil
+	})
+	// A pod that is deleted before its end is seen has not failed: it is replaced.
+	w.Await("the status has the failed replica", func() error {
+		j := &batch.GenericJob{}
+		if err := w.Get("lost", j); err != nil {
+			return err
+		}
+		if !jobs.IsTrue(j, batch.JobReplicaFailure) {
+			return errors.New("it has not")
 		}
 		return nil
 	})
