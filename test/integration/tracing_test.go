@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -22,6 +23,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
 	"tensorstack.dev/batch/test/kit/program"
+	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // TestTraceOfAGang runs a gang job that waits for quota, from its creation to its end. It verifies that the operator
@@ -47,10 +49,12 @@ func TestTraceOfAGang(t *testing.T) {
 	w.Await("the gang waits", func() error {
 		return w.checkGroup("gang", metav1.ConditionFalse, scheduling.ReasonImpossible)
 	})
+	last := w.lastWait("gang")
 	operator.Kill()
 	operator = startOperator(t, w.Env.Kubeconfig, tracing)
 	quota("4")
 	w.awaitPhase("gang", batch.JobRunning)
+	waited := <-last
 	trace := w.awaitTrace(c, "gang", 4)
 	w.gangOf("bare", "traced", 1, "1")
 	w.Await("the trace of the group without a job has arrived", func() error {
@@ -95,8 +99,8 @@ func TestTraceOfAGang(t *testing.T) {
 		if s.ID != root.ID && (s.Parent != root.ID || s.Start.Before(root.Start) || s.End.After(root.End) || s.End.Before(s.Start)) {
 			t.Errorf("span %+v is not in %+v", s, root)
 		}
-		if s.Name == "schedule pods" && (s.Attributes["t9k.podgroup.wait_reason"] != scheduling.ReasonImpossible || s.Attributes["t9k.podgroup.pods"] != int64(3)) {
-			t.Errorf("the attributes of the scheduler's span are %v", s.Attributes)
+		if s.Name == "schedule pods" && (s.Attributes["t9k.podgroup.wait_reason"] != waited || s.Attributes["t9k.podgroup.pods"] != int64(3)) {
+			t.Errorf("the attributes of the scheduler's span are %v, and it waited last for the reason %q", s.Attributes, waited)
 		}
 	}
 }
@@ -150,6 +154,34 @@ func (w *world) startSchedulerWith(settings string) *program.Program {
 	w.Must(err)
 	p.EndWith(w)
 	return p
+}
+
+// lastWait watches a group. Once the group is scheduled, the channel receives the last reason for which it waited.
+func (w *world) lastWait(group string) <-chan string {
+	last := make(chan string, 1)
+	go func() {
+		defer close(last)
+		reason := ""
+		err := watch.Objects(w.Context(), w.Client, &scheduling.PodGroupList{}, func(all []client.Object) bool {
+			for _, g := range watch.Typed[*scheduling.PodGroup](all) {
+				for _, c := range g.Status.Conditions {
+					switch {
+					case c.Type != scheduling.GroupScheduled:
+					case c.Status == metav1.ConditionTrue:
+						last <- reason
+						return true
+					default:
+						reason = c.Reason
+					}
+				}
+			}
+			return false
+		}, client.InNamespace(w.Namespace), watch.Named(group))
+		if err != nil {
+			w.Error(err)
+		}
+	}()
+	return last
 }
 
 // awaitTrace waits until n spans of the start of a job have arrived, and returns their trace.
