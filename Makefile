@@ -61,14 +61,22 @@ release: ## Write all files of a release to dist/: command lines, programs, char
 # Kubernetes for two minutes; `make lint` vets this module. A test program without debug information is linked in half
 # the time.
 TESTFLAGS := -vet=off -ldflags='-s -w -linkmode=internal'
-LONGEST := ./test/e2e ./test/integration ./internal/local/localcmd ./test/scheduler ./internal/sim
+LONGEST := ./test/integration ./test/scheduler ./internal/sim
+# The packages whose tests use whole clusters: `make e2e`.
+CLUSTERS := ./test/e2e ./internal/local/localcmd
 
 .PHONY: test
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
-test: build ## Run the tests of all modules, except those with a separate target below (builds bin/ first)
-	@go test -p 3 $(TESTFLAGS) -timeout 30m $(LONGEST) ./...
+test: build ## Run the tests of all modules, except those with a separate target below (5 minutes; builds bin/ first)
+	@go test -p 3 $(TESTFLAGS) -timeout 30m $(LONGEST) $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS))")
 	@for m in $(filter-out .,$(MODULES)); do (cd $$m && go test $(TESTFLAGS) -timeout 30m ./...) || exit 1; done
+
+.PHONY: e2e
+e2e: export T9K_LOCAL = $(BIN)/t9k-local
+e2e: export T9K = $(BIN)/t9k
+e2e: build ## Run jobs and all examples on the embedded cluster, and start, stop and break clusters of t9k local
+	@go test $(TESTFLAGS) -timeout 30m $(CLUSTERS)
 
 .PHONY: test-fast
 test-fast: export T9K_LOCAL = $(BIN)/t9k-local
