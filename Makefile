@@ -114,7 +114,7 @@ e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-upgrade: build ## Upgrade, downgrade and remove the chart with Helm while jobs and gangs run (3 minutes); needs root and the git history
 	@go test -vet=off -timeout 20m -v -run '^TestJobsSurviveUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
-# `make test` runs jobs and a gang on a whole cluster that emulates the oldest version. Two versions at a time use the
+# `make e2e` runs jobs and a gang on a whole cluster that emulates the oldest version. Two versions at a time use the
 # processor while tests wait.
 .PHONY: test-versions
 test-versions: build ## Run the integration tests, and jobs on a whole cluster, on API servers that emulate each older supported Kubernetes
