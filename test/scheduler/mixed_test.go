@@ -258,10 +258,11 @@ func (m *mix) act(j *job) {
 	for i, name := range j.pods {
 		p, ok := have[name]
 		switch {
-		case !ok || p.DeletionTimestamp != nil:
-		// It was bound while the node was being deleted.
+		case !ok:
+		// It was bound while the node was being deleted. No kubelet would remove it, even if it is evicted now.
 		case p.Spec.NodeName != "" && !slices.Contains(m.nodes, p.Spec.NodeName):
 			ends = append(ends, func() error { return m.collect(name) })
+		case p.DeletionTimestamp != nil:
 		case p.Status.Phase == corev1.PodSucceeded:
 			done++
 		case p.Status.Phase != corev1.PodRunning:
@@ -361,6 +362,14 @@ func (m *mix) waiting() string {
 		m.ledger.Do(func() { bound = m.ledger.Bound(name) })
 		c := m.condition(name)
 		all = append(all, fmt.Sprintf("%s in %s: %d of %d (minimum %d) of %s CPUs, %s %s", name, j.queue, bound, j.size, j.min, j.cpu, c.Reason, c.Message))
+		have := m.ledger.States(name)
+		for _, pod := range j.pods {
+			if p, ok := have[pod]; ok {
+				all = append(all, fmt.Sprintf("  %s: %s on %q, deleted at %v", pod, p.Status.Phase, p.Spec.NodeName, p.DeletionTimestamp))
+			} else {
+				all = append(all, fmt.Sprintf("  %s: gone, was seen: %t", pod, m.ledger.Saw(pod)))
+			}
+		}
 	}
 	return strings.Join(all, "\n")
 }
