@@ -41,8 +41,9 @@ func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w.Must(w.Client.Delete(t.Context(), ns))
 	doomed.awaitNoPods()
 	w.settle()
-	// The delay between two attempts doubles from 5 ms, so there are at most 14 for each of the 6 pods in a minute.
-	if n := len(p.Seen("POST", doomed.Namespace+"/pods")); n > 6*14 {
+	// The delay after a failed pass doubles from 20 ms, so each of the 2 jobs has at most 12 passes in a minute, and one
+	// more for each of its 3 pods that disappears. A pass tries to create up to 3 pods.
+	if n := len(p.Seen("POST", doomed.Namespace+"/pods")); n > 2*(12+3)*3 {
 		t.Errorf("%d attempts to create pods", n)
 	}
 	doomed.patch("job", `{"metadata":{"finalizers":null}}`)
