@@ -40,27 +40,33 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// givenPorts holds the last port that freeAddress has tried. Its lock also prevents two tests from trying the same
-// port.
+// givenPorts holds the last port that freeAddress has tried, in the block of ports of this process. Its lock also
+// prevents two tests from trying the same port.
 var givenPorts struct {
 	sync.Mutex
-	last int
+	block net.Listener
+	last  int
 }
 
 // freeAddress returns an unused address of this machine. Its port is below the range from which the kernel assigns
-// ports to connections and to listeners without one, so no other process gets it by chance.
+// ports to connections and to listeners without one, and in a block of ports that no other test process uses.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	const lowest, highest = 12_000, 30_000
+	const lowest, highest, size = 12_000, 30_000, 600
 	givenPorts.Lock()
 	defer givenPorts.Unlock()
-	if givenPorts.last == 0 {
-		givenPorts.last = lowest + os.Getpid()%(highest-lowest) // other processes start elsewhere
-	}
-	for range highest - lowest {
-		if givenPorts.last++; givenPorts.last > highest {
-			givenPorts.last = lowest
+	for first := lowest; givenPorts.block == nil; first += size {
+		if first >= highest {
+			t.Fatal("no block of ports is free")
 		}
+		// The process keeps the first port of its block.
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
+			givenPorts.block, givenPorts.last = l, first
+		}
+	}
+	first := givenPorts.block.Addr().(*net.TCPAddr).Port
+	for range size {
+		givenPorts.last = first + 1 + (givenPorts.last-first)%(size-1)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", givenPorts.last))
 		if err == nil {
 			l.Close()
