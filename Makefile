@@ -69,13 +69,14 @@ CLUSTERS := ./test/e2e ./internal/local/localcmd
 test: export T9K_LOCAL = $(BIN)/t9k-local
 test: export T9K = $(BIN)/t9k
 test: build ## Run the tests of all modules, except those with a separate target below (5 minutes; builds bin/ first)
-	@go test -p 3 $(TESTFLAGS) -timeout 30m $(LONGEST) $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS))")
+	@all=$$(go list ./...) && clusters=$$(go list $(CLUSTERS)) && \
+		go test -p 3 $(TESTFLAGS) -timeout 30m $(LONGEST) $$(echo "$$all" | grep -vxF "$$clusters")
 	@for m in $(filter-out .,$(MODULES)); do (cd $$m && go test $(TESTFLAGS) -timeout 30m ./...) || exit 1; done
 
 .PHONY: e2e
 e2e: export T9K_LOCAL = $(BIN)/t9k-local
 e2e: export T9K = $(BIN)/t9k
-e2e: build ## Run jobs and all examples on the embedded cluster, and start, stop and break clusters of t9k local
+e2e: build ## Run jobs and all examples on the embedded cluster, and start, stop and break clusters of t9k local (3 minutes)
 	@go test $(TESTFLAGS) -timeout 30m $(CLUSTERS)
 
 .PHONY: test-fast
