@@ -162,7 +162,8 @@ func (w *world) lastWait(group string) <-chan string {
 	go func() {
 		defer close(last)
 		reason := ""
-		err := watch.Objects(w.Context(), w.Client, &scheduling.PodGroupList{}, func(all []client.Object) bool {
+		// If the watch ends early, the channel is closed without a reason.
+		_ = watch.Objects(w.Context(), w.Client, &scheduling.PodGroupList{}, func(all []client.Object) bool {
 			for _, g := range watch.Typed[*scheduling.PodGroup](all) {
 				for _, c := range g.Status.Conditions {
 					switch {
@@ -177,9 +178,6 @@ func (w *world) lastWait(group string) <-chan string {
 			}
 			return false
 		}, client.InNamespace(w.Namespace), watch.Named(group))
-		if err != nil {
-			w.Error(err)
-		}
 	}()
 	return last
 }
