@@ -149,7 +149,7 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 			return batch.ReasonRestarting, "Replacing " + r.name + "."
 		}
 	}
-	return batch.ReasonCreatingReplicas, "The others are being started."
+	return batch.ReasonCreatingReplicas, "Starting replicas."
 }
 
 // unscheduled returns why the scheduler has not placed the job's group or one of its pods; empty if that is not known.

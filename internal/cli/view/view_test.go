@@ -164,12 +164,12 @@ func TestTransitionsAreDescribed(t *testing.T) {
 		return with(st(batch.JobPending, task("worker", 2, batch.ReplicaCreating, nil)), batch.JobRunningCondition, metav1.ConditionFalse, batch.ReasonUnschedulable, message)
 	}
 	waiting := with(st(batch.JobPending, task("worker", 6, batch.ReplicaCreating, nil)), batch.JobRunningCondition, metav1.ConditionFalse,
-		batch.ReasonCreatingReplicas, "0 of 6 replicas run. The others are being started.")
+		batch.ReasonCreatingReplicas, "0 of 6 replicas run. Starting replicas.")
 	someRun := with(st(batch.JobPending, task("worker", 6, batch.ReplicaCreating, func(rank int, r *batch.ReplicaStatus) {
 		if rank < 2 {
 			r.Phase = batch.ReplicaRunning
 		}
-	})), batch.JobRunningCondition, metav1.ConditionFalse, batch.ReasonCreatingReplicas, "2 of 6 replicas run. The others are being started.")
+	})), batch.JobRunningCondition, metav1.ConditionFalse, batch.ReasonCreatingReplicas, "2 of 6 replicas run. Starting replicas.")
 	failed := worker(batch.ReplicaRunning, func(rank int, r *batch.ReplicaStatus) {
 		if rank == 2 {
 			r.Phase = batch.ReplicaFailed
