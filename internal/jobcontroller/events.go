@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,6 +133,7 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 		r.queue.AddRateLimited(e)
 		return
 	case apierrors.IsAlreadyExists(err): // an earlier attempt succeeded, but its answer was lost
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause): // nobody could read the event for long
 	case err != nil:
 		r.logger.Error(err, "Cannot write an event", "regarding", klog.KRef(e.Namespace, e.Regarding.Name), "reason", e.Reason)
 	}

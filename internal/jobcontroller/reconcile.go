@@ -127,20 +127,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(2).Info("The cache is behind", "job", klog.KRef(req.Namespace, req.Name))
 		return reconcile.Result{RequeueAfter: staleDelay}, nil
-	case errors.Is(err, errNameTaken):
-		log.FromContext(ctx).V(2).Info("A name that the job needs is taken", "job", klog.KRef(req.Namespace, req.Name), "refusals", exp.refusals)
-		return reconcile.Result{RequeueAfter: sooner(nameDelay(&seen), sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now)))}, nil
+	case errors.Is(err, errNameTaken), errors.Is(err, errNamespaceEnds):
+		log.FromContext(ctx).V(2).Info("An object of the job cannot be created now", "job", klog.KRef(req.Namespace, req.Name), "refusals", exp.refusals)
+		return reconcile.Result{RequeueAfter: sooner(refusalDelay(&seen, err), sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now)))}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now))}, nil
 }
 
-// nameDelay returns the time until a pass tries a taken name again. No event reports that the name is free, because the
-// object does not belong to the job. The pass that writes the refusal to the job's status follows immediately.
-func nameDelay(seen *engine.Seen) time.Duration {
-	if len(seen.Refusals) == 0 {
+// refusalDelay returns the time until a pass tries a creation again that failed with errNameTaken or errNamespaceEnds.
+// No event reports that it would succeed: the object with the taken name does not belong to the job. The pass that
+// writes the refusal to the job's status follows immediately.
+func refusalDelay(seen *engine.Seen, err error) time.Duration {
+	switch {
+	case len(seen.Refusals) == 0:
 		return firstRetry
+	case errors.Is(err, errNamespaceEnds): // or, on an API server with a late cache, an earlier namespace of the name
+		return maxRetry
 	}
 	return nameTakenDelay
 }

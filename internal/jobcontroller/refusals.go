@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,8 @@ func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Ob
 		refusal.Reason, refusal.Message, err = batch.ReasonNameTaken, nameTaken(live, job), errNameTaken
 	} else if !refused(err) {
 		return fmt.Errorf("creating %s: %w", describe(o), err)
+	} else if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		err = errNamespaceEnds
 	}
 	exp.refusals = []engine.Refusal{refusal}
 	return fmt.Errorf("creating %s: %w", describe(o), err)

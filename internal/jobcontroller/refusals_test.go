@@ -1,10 +1,15 @@
 package jobcontroller
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/internal/engine"
@@ -28,6 +33,44 @@ func TestRefusalsEndWhenNoPlanCreatesTheObject(t *testing.T) {
 		if m.dropRefusals(c.old, &c.plan); (len(m.refusals) > 0) != c.kept {
 			t.Errorf("%s: kept %t, want %t", name, len(m.refusals) > 0, c.kept)
 		}
+	}
+}
+
+func TestRefusedCreationIsTriedAgainWhenItMaySucceed(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	ends := apierrors.NewForbidden(pods, "w-0", errors.New("namespace ns is being terminated"))
+	ends.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		err      error
+		reported bool // the status already has the refusal
+		want     time.Duration
+		backsOff bool // the work queue delays the next pass
+	}{
+		"the namespace is being deleted":                     {err: ends, want: firstRetry},
+		"the namespace is being deleted, in the status":      {err: ends, reported: true, want: maxRetry},
+		"a quota refuses it":                                 {err: apierrors.NewForbidden(pods, "w-0", errors.New("exceeded quota")), backsOff: true},
+		"the API server is overloaded":                       {err: apierrors.NewTooManyRequests("later", 1), backsOff: true},
+		"an unrelated object has the name, in the status":    {err: errNameTaken, reported: true, want: nameTakenDelay},
+		"an unrelated object has the name, for the 1st time": {err: errNameTaken, want: firstRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err, seen, exp := c.err, &engine.Seen{}, &expectations{}
+			if !errors.Is(err, errNameTaken) {
+				err = (&actuator{}).createError(t.Context(), &engine.Job{}, &corev1.Pod{}, err, exp)
+			}
+			if c.reported {
+				seen.Refusals = []engine.Refusal{{}}
+			}
+			if named := errors.Is(err, errNameTaken) || errors.Is(err, errNamespaceEnds); named == c.backsOff {
+				t.Fatalf("error %v", err)
+			}
+			if got := refusalDelay(seen, err); !c.backsOff && got != c.want {
+				t.Errorf("delay %s, want %s", got, c.want)
+			}
+			if errors.Is(c.err, ends) && (len(exp.refusals) != 1 || !strings.Contains(exp.refusals[0].Message, "being terminated")) {
+				t.Errorf("refusals %+v", exp.refusals)
+			}
+		})
 	}
 }
 
