@@ -1,11 +1,13 @@
 package scheduler
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -44,18 +46,34 @@ var rules = plane.NewShared(func() (*plane.Plane, error) {
 	return plane.New(testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
 })
 
-// ruleStage returns a stage on the plane of rules, with the namespace team. Queues with the same name have the same
-// spec in all tests.
+// teamLabels are the labels of the namespace team.
+var teamLabels = labels.Set{"team": "a"}
+
+// ruleStage returns a stage on the plane of rules, with the namespace team. It awaits that the API server enforces who
+// may use the queues: it learns of each queue, and of each binding of a policy, at another time. Queues with the same
+// name have the same spec in all tests.
 func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	t.Helper()
 	t.Parallel()
 	s := &stage{Test: &namespace.Test{T: t, Plane: rules.Get(t), Namespace: metav1.NamespaceDefault}}
-	all := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": "a"}}}}
+	all := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: teamLabels}}}
 	for name, spec := range queues {
 		all = append(all, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
 	}
 	for _, o := range all {
 		s.Must(client.IgnoreAlreadyExists(s.Client.Create(t.Context(), o)))
+	}
+	stranger := s.as("stranger")
+	for name, spec := range queues {
+		selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
+		if s.Must(err); selector.Matches(teamLabels) {
+			continue
+		}
+		for kind, o := range s.membersOf(name) {
+			s.Await(fmt.Sprintf("a %s cannot enter queue %s", kind, name), func() error {
+				return expect(stranger.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll), false, name)
+			})
+		}
 	}
 	return s
 }

@@ -197,14 +197,17 @@ func (s *stage) demands(alice client.Client) {
 		named := asMap(s, s.membersOf(free)[kind])
 		named.SetNamespace("strict")
 		s.Must(alice.Create(s.Context(), named, client.DryRunAll))
-		o := without("generous", kind)
-		s.Await("a "+kind+" without a queue gets one", func() error { return alice.Create(s.Context(), o, client.DryRunAll) })
-		if queue, _, _ := unstructured.NestedString(o.Object, "spec", "scheduler", "t9kScheduler", "queue"); queue != free {
-			s.Errorf("a %s without a queue is in queue %q", kind, queue)
-		}
-		if err := refusedWith(alice.Create(s.Context(), without("stingy", kind), client.DryRunAll), "queue vip is not for namespace stingy"); err != nil {
-			s.Error(err)
-		}
+		s.Await("a "+kind+" without a queue gets one", func() error {
+			o := without("generous", kind)
+			err := alice.Create(s.Context(), o, client.DryRunAll)
+			if queue, _, _ := unstructured.NestedString(o.Object, "spec", "scheduler", "t9kScheduler", "queue"); err == nil && queue != free {
+				return fmt.Errorf("it is in queue %q", queue)
+			}
+			return err
+		})
+		s.Await("a "+kind+" without a queue does not enter a queue that is not for its namespace", func() error {
+			return refusedWith(alice.Create(s.Context(), without("stingy", kind), client.DryRunAll), "queue vip is not for namespace stingy")
+		})
 	}
 	board := map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"}}
 	job := without("strict", "PyTorchTrainingJob")
