@@ -113,7 +113,7 @@ func (r *Review) set(ctx context.Context, missing []string) {
 	logger := klog.FromContext(ctx)
 	switch {
 	case problem != nil && (before == nil || before.Error() != problem.Error()):
-		logger.Error(problem, "The program is not ready, because permissions are missing", "program", r.Program)
+		logger.Error(problem, "Cannot become ready, because permissions are missing", "program", r.Program)
 	case problem == nil && (before != nil || first):
 		logger.Info("The program has all permissions that it needs", "program", r.Program, "reviewed", len(r.Needed))
 	}

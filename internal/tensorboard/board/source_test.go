@@ -38,8 +38,8 @@ func ofClaim(name, dir string) Logs {
 	return Logs{Sources: []Source{{name + "/" + dir, "/logs/" + name + "/" + dir}}, Claims: []string{name}}
 }
 
-// FuzzConvert verifies that, for any filesets, sources have different names that TensorBoard's list can separate.
-func FuzzConvert(f *testing.F) {
+// FuzzFilesets verifies that, for any filesets, sources have different names that TensorBoard's list can separate.
+func FuzzFilesets(f *testing.F) {
 	f.Add("t9k://pvc/a/b", "t9k://minio/s/b/p")
 	f.Add("t9k://pvc/a,b/c:d", "t9k://pvc//")
 	f.Fuzz(func(t *testing.T, one, two string) {
