@@ -16,7 +16,8 @@ func TestAttemptsInLogs(t *testing.T) {
 		s.job(&play{"vision", "restarted", "", "amelie", batch.JobRunning, 2, 2, "1", 5 * hour, 4 * hour, 0, 2 * hour, "", func(int32) string { return "gpu-0" }})
 		return s
 	}
-	logs := "/jobs/vision/genericjob/restarted/logs"
+	job := "/jobs/vision/genericjob/restarted"
+	logs := job + "/logs"
 	s := restarted()
 	b := open(t, serveStage(t, s.stage, s))
 	b.visit(logs)
@@ -40,6 +41,8 @@ func TestAttemptsInLogs(t *testing.T) {
 	b.at(logs + "?replica=worker-1")
 
 	b = open(t, serveStage(t, restarted().stage, nil))
+	b.visit(job)
+	b.shows("exit code 1") // the console has seen the earlier pod, which comes and goes after its caches are filled
 	b.visit(logs + "?replica=worker-1")
 	b.shows("attempt 1: exit code 1, ", "The logs of earlier attempts cannot be shown", "12 lines, live")
 	b.looksGood()
