@@ -1,6 +1,8 @@
 package live
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,7 +131,8 @@ func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: publish, UpdateFunc: func(_, o any) { publish(o) }, DeleteFunc: func(o any) { publish(last(o)) }}
 }
 
-// notePod keeps a pod that is being deleted, if its job exists. Pods may outlive their job.
+// notePod keeps a pod that is being deleted, if its job exists. Pods may outlive their job. Until the caches are filled,
+// it keeps the pods of all jobs, because the cache of the job may be filled later; then dropStray drops some of them.
 func (c *Cache) notePod(o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok || p.DeletionTimestamp == nil {
@@ -140,12 +143,31 @@ func (c *Cache) notePod(o any) {
 	if len(keys) == 0 {
 		return
 	}
-	c.mu.RLock()
-	row, there := c.rows[topics[0]]
-	c.mu.RUnlock()
-	if there && keys[0] == topics[0]+"/"+row.UID {
-		c.past.note(keys[0], p)
+	select {
+	case <-c.settled:
+		if !c.exists(topics[0], strings.TrimPrefix(keys[0], topics[0]+"/")) {
+			return
+		}
+	default:
 	}
+	c.past.note(keys[0], p)
+}
+
+// dropStray drops the kept pods of jobs that do not exist.
+func (c *Cache) dropStray() {
+	for _, key := range c.past.keys() {
+		if i := strings.LastIndexByte(key, '/'); !c.exists(key[:i], key[i+1:]) {
+			c.past.forget(key)
+		}
+	}
+}
+
+// exists reports whether the cache has the job of a topic, with the UID.
+func (c *Cache) exists(topic, uid string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	row, there := c.rows[topic]
+	return there && row.UID == uid
 }
 
 // slim drops the fields that no page shows.

@@ -66,6 +66,7 @@ func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, 
 	c.running.Go(func() {
 		open.Wait()
 		close(c.settled)
+		c.dropStray()
 	})
 	return c, nil
 }

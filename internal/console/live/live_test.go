@@ -284,7 +284,7 @@ func podOf(owner types.UID, n int) *corev1.Pod {
 
 // TestPastPods verifies that the newest deleted pods of a job are kept, and dropped when the job is deleted.
 func TestPastPods(t *testing.T) {
-	c := &Cache{rows: map[string]view.JobRow{}}
+	c := &Cache{rows: map[string]view.JobRow{}, settled: make(chan struct{})}
 	jobs, pods := c.jobHandler(kindtest.Named("GenericJob")), c.podHandler()
 	key := func(uid types.UID) string {
 		return keyOf(&observed.Job{Kind: kindtest.Named("GenericJob"), Object: job("red", "a", uid)})
@@ -293,7 +293,14 @@ func TestPastPods(t *testing.T) {
 		all, _ := c.past.of(key(uid))
 		return len(all)
 	}
+	pods.OnDelete(podOf("one", 2)) // before the cache has the job
+	pods.OnDelete(podOf("other", 1))
 	jobs.OnAdd(job("red", "a", "one"), false)
+	close(c.settled)
+	c.dropStray()
+	if one, other := kept("one"), kept("other"); one != 1 || other != 0 {
+		t.Errorf("%d pods of the job and %d of a job that does not exist are kept, want 1 and 0", one, other)
+	}
 	alive := podOf("one", 0)
 	alive.DeletionTimestamp = nil
 	pods.OnUpdate(alive, alive)

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -103,6 +104,13 @@ func (p *past) of(key string) ([]*corev1.Pod, []batch.JobCondition) {
 		all = append(all, pod)
 	}
 	return all, slices.Clone(p.conditions[key])
+}
+
+// keys returns the keys of the jobs that have kept pods.
+func (p *past) keys() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.pods))
 }
 
 // forget drops the kept pods and conditions of a deleted job.
