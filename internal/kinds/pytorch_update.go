@@ -23,7 +23,7 @@ func validatePyTorchUpdate(updated, old Object, c *changes) {
 	}
 }
 
-// torchrun rejects changes of torchrun's options. A missing object equals an empty one.
+// torchrun rejects changes to torchrun's options. A missing object equals an empty one.
 func (c *changes) torchrun(path *field.Path, updated, old *batch.TorchrunConfig) {
 	a, b := orZero(updated), orZero(old)
 	c.keep(path.Child("enabled"), switchedOn(a.Enabled, a.Enable), switchedOn(b.Enabled, b.Enable))
@@ -33,7 +33,7 @@ func (c *changes) torchrun(path *field.Path, updated, old *batch.TorchrunConfig)
 	c.keep(path.Child("extraOptions"), a.ExtraOptions, b.ExtraOptions)
 }
 
-// elastic rejects changes of the bounds. The expected number of replicas may change if the job is elastic.
+// elastic rejects changes to the bounds. The expected number of replicas may change if the job is elastic.
 func (c *changes) elastic(path *field.Path, updated, old *batch.PyTorchTrainingJobSpec) {
 	a, b := orZero(updated.Elastic), orZero(old.Elastic)
 	wanted, had := orZero(a.ExpectedReplicas), orZero(b.ExpectedReplicas)

@@ -44,7 +44,7 @@ func sameRoles[T any](c *changes, path *field.Path, updated, old []T, name func(
 	return false
 }
 
-// runMode rejects changes of the modes' contents. The switches may change, and modes whose contents are empty may be
+// runMode rejects changes to the contents of the modes. The switches may change, and modes whose contents are empty may be
 // added or removed.
 func (c *changes) runMode(path *field.Path, updated, old *batch.RunMode) {
 	a, b := orZero(updated), orZero(old)
@@ -52,7 +52,7 @@ func (c *changes) runMode(path *field.Path, updated, old *batch.RunMode) {
 	c.keep(path.Child("pause", "resumeSpecs"), orZero(a.Pause).ResumeSpecs, orZero(b.Pause).ResumeSpecs)
 }
 
-// scheduler rejects changes of the scheduler and of the queue. The priority may change.
+// scheduler rejects changes to the scheduler and the queue. The priority may change.
 func (c *changes) scheduler(path *field.Path, updated, old *batch.SchedulePolicy) {
 	a, b := orZero(updated).T9kScheduler, orZero(old).T9kScheduler
 	if (a == nil) != (b == nil) {

@@ -50,7 +50,7 @@ type control struct {
 	shutdown   *shutdown
 }
 
-// serve answers requests until ctx ends. When it returns, the server is closed.
+// serve answers requests until ctx ends. It then closes the server and returns nil.
 func (c *control) serve(ctx context.Context, d Dir) error {
 	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing an old socket: %w", err)

@@ -57,8 +57,8 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, fmt.Errorf("no free port found on 127.0.0.1 between %d and %d", firstPort, lastPort)
 }
 
-// portIsFree reports whether this process can listen on a port of 127.0.0.1 and no other cluster reserves the port
-// until end.
+// portIsFree reports whether this process can listen on a port of 127.0.0.1 and no other cluster has reserved the port.
+// If the port is reserved, it waits until end for the reservation to be released.
 func portIsFree(p int, end time.Time) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 	if err != nil {

@@ -306,8 +306,8 @@ func (w *world) end(pod *corev1.Pod, code int32, at time.Time) {
 	w.podChanged(pod.Name)
 }
 
-// finalize simulates the kubelet's final update of a deleted pod. For a moment the API server shows the pod without a
-// grace period, and with the current time as its time of deletion.
+// finalize simulates the kubelet's final update of a deleted pod: it sets the grace period to 0 and the deletion
+// timestamp to the current time. If the grace period is already 0, it removes the pod.
 func (w *world) finalize(pod *corev1.Pod) {
 	if *pod.DeletionGracePeriodSeconds == 0 {
 		w.remove(pod.Name)

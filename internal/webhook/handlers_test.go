@@ -116,7 +116,7 @@ func TestInvalidJobsAreRefused(t *testing.T) {
 
 func (s shapesOf) OfQueue(context.Context, string) (*queue.Shape, error) { return s.shape, s.err }
 
-func TestJobsAreBoundByTheShapeOfTheirQueue(t *testing.T) {
+func TestJobsAreLimitedByTheProfileOfTheirQueue(t *testing.T) {
 	small := &queue.Shape{Queue: "q", Profile: "small", Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	unknown := &queue.Shape{Queue: "q", Profile: "small", Problem: "the ConfigMap has no such key"}
 	for name, test := range map[string]struct {

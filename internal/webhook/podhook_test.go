@@ -32,7 +32,7 @@ func (s shapesOf) OfPod(context.Context, string, map[string]string) (*queue.Shap
 	return s.shape, s.err
 }
 
-func TestPodsAreBoundByTheShapeOfTheirQueue(t *testing.T) {
+func TestPodsAreLimitedByTheProfileOfTheirQueue(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

@@ -132,7 +132,8 @@ func startJobController(p *plane, _ *settings) (*process, error) {
 		"--kube-api-qps=10000", "--kube-api-burst=10000", "--secure-port=0"})
 }
 
-// startOperator starts the operator with its webhook, as released; for a profile, as a part of this program.
+// startOperator starts the operator with its webhook. It runs the operator's own program or, to record profiles, this
+// program with the argument operator.
 func startOperator(p *plane, s *settings) (*process, error) {
 	kubeconfig, err := p.kubeconfig(userPeer)
 	if err != nil {

@@ -32,7 +32,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(from, 1))
 }
 
-// arrivals holds gangs that arrive, run as a whole and finish.
+// arrivals submits gangs of random sizes to one queue, and checks their pods with a ledger.
 type arrivals struct {
 	*stage
 	ledger *ledger.Ledger

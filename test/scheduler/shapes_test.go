@@ -195,8 +195,8 @@ func (s *stage) refusedAsLarge(job client.Object, name, field string) {
 	}
 }
 
-// countedWithTheirGroup verifies that pods that name only a group count for the group's queue, also in the queue's
-// status.
+// countedWithTheirGroup verifies that pods that name only a group count towards the group's queue, and that the queue's
+// status includes them.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {

@@ -158,14 +158,15 @@ func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 	}
 }
 
-// Delays of the writer.
+// Delays and timeouts of the writer.
 const (
 	// aliveInterval is the longest time between two writes, which show that the recorder is running.
 	aliveInterval = 5 * time.Second
 	firstDelay    = 100 * time.Millisecond
 	maxDelay      = 5 * time.Second
-	// lastTime is the smallest timeout of a write. The last write may take this long after the context has ended.
-	lastTime = 5 * time.Second
+	// minWriteTimeout is the smallest timeout of a write. Larger batches have longer timeouts. The last write has its
+	// whole timeout even if the context has ended.
+	minWriteTimeout = 5 * time.Second
 )
 
 // write writes the pending records as soon as the previous write has finished.
@@ -209,7 +210,7 @@ func (r *Recorder) take() *store.Batch {
 
 // flush writes a batch, even if ctx has just ended.
 func (r *Recorder) flush(ctx context.Context, batch *store.Batch) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(lastTime, time.Duration(batch.Size())*10*time.Millisecond))
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(minWriteTimeout, time.Duration(batch.Size())*10*time.Millisecond))
 	defer stop()
 	err := r.Store.Write(ctx, batch)
 	result := "ok"

@@ -35,7 +35,7 @@ type track struct {
 	kit.WatchedJob
 	// reported is the status whose transitions have been reported; nil at first.
 	reported *batch.JobStatus
-	// lost is the error for which the API server does not answer; nil while it answers.
+	// lost is the last connection error while the API server does not answer; nil while it answers.
 	lost      error
 	lostSince time.Time
 	// unclaimed is true if no controller has handled the job in time.

@@ -37,7 +37,7 @@ type driver struct {
 	style    view.Style
 	// whole is true if all jobs fitted into the last live view.
 	whole bool
-	// lost is the error for which the API server does not answer; nil while it answers.
+	// lost is the last connection error while the API server does not answer; nil while it answers.
 	lost error
 	// retry fires when a job may be created again after an outage; nil if there was none.
 	retry <-chan time.Time

@@ -274,7 +274,7 @@ func TestNoticesReachSubscribersOfTheirTopic(t *testing.T) {
 	}
 }
 
-// podOf returns a pod of the job a in the namespace red that is being deleted.
+// podOf returns a pod of job a in namespace red. The pod is being deleted. owner is the UID of the job.
 func podOf(owner types.UID, n int) *corev1.Pod {
 	now := metav1.Now()
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: fmt.Sprint("w-", n), UID: types.UID(fmt.Sprint(owner, "-", n)), ResourceVersion: "1", DeletionTimestamp: &now,

@@ -130,8 +130,8 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	return in
 }
 
-// render adds the objects that the operator would create for a job until their text exceeds the limit, and returns the
-// size of their text.
+// render adds the objects that the operator would create for a job. It stops when their text reaches the limit or when an
+// object cannot be rendered, and returns the size of the text.
 func render(o *view.Submitted, limit int) int {
 	size := 0
 	o.More = o.Job.Replicas()

@@ -179,8 +179,9 @@ func (f UsageFilter) MostUsed(all []archive.Usage) string {
 	return resource
 }
 
-// mostUsed returns the selected resource and all resources in the sums. If none is selected, it returns the most used
-// extended resource, such as a GPU, or else cpu.
+// mostUsed returns the selected resource and the names of all resources in the sums. If none is selected, it returns the
+// most used extended resource, such as a GPU. If there is none, it returns cpu, and without cpu nvidia.com/gpu. The names
+// always include the returned resource.
 func mostUsed(all []archive.Usage, chosen string) (resource string, names []string) {
 	hours, set := map[string]float64{}, map[string]bool{}
 	for _, u := range all {

@@ -304,9 +304,9 @@ func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	}
 }
 
-// TestPlaceSaysWhatItIsAmong verifies that users who may see the groups of only one namespace are not told that no
-// group is ahead.
-func TestPlaceSaysWhatItIsAmong(t *testing.T) {
+// TestPlaceTellsWhenGroupsAreHidden verifies that the place of a job tells users who cannot see all groups that it counts
+// only the groups that they can see.
+func TestPlaceTellsWhenGroupsAreHidden(t *testing.T) {
 	in := world(t, "testdata/restarting.yaml")
 	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}
 	in.Groups = []*scheduling.PodGroup{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mnist"}, Spec: scheduling.PodGroupSpec{Queue: "q", MinMember: 1}}}

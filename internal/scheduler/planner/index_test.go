@@ -115,9 +115,9 @@ func whole() *scheduling.PodGroup {
 	return pg
 }
 
-// TestPriorityIsBoundByItsQueue verifies that a group whose priority is outside the bounds of its queue, for example
+// TestPriorityIsBoundedByItsQueue verifies that a group whose priority is outside the bounds of its queue, for example
 // after the bounds changed, gets the nearest allowed priority.
-func TestPriorityIsBoundByItsQueue(t *testing.T) {
+func TestPriorityIsBoundedByItsQueue(t *testing.T) {
 	x := newIndex()
 	for name, priority := range map[string]int32{"low": 0, "middle": 50, "high": 100} {
 		x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
@@ -134,8 +134,8 @@ func TestPriorityIsBoundByItsQueue(t *testing.T) {
 		{"no bounds", &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, 0, 50, 100},
 		{"both", bounded(new(int32(10)), new(int32(60))), 10, 50, 60},
 		{"narrower", bounded(new(int32(20)), new(int32(30))), 20, 30, 30},
-		{"a least one", bounded(new(int32(70)), nil), 70, 70, 100},
-		{"a highest one", bounded(nil, new(int32(40))), 0, 40, 40},
+		{"only a minimum", bounded(new(int32(70)), nil), 70, 70, 100},
+		{"only a maximum", bounded(nil, new(int32(40))), 0, 40, 40},
 		{"none any more", &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}, 0, 50, 100},
 	} {
 		x.queueSeen(step.queue)

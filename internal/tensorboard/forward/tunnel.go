@@ -29,13 +29,13 @@ type tunnel struct {
 	namespace, name string
 
 	mu sync.Mutex
-	// pod is the connection; nil if there is none. to is the pod that it connects to. requests is the number of streams
+	// connection is nil if there is none. pod is the pod that it connects to. requests is the number of streams
 	// so far.
-	pod      httpstream.Connection
-	to       tensorboard.PodReference
-	requests int
-	closed   bool
-	reading  sync.WaitGroup
+	connection httpstream.Connection
+	pod        tensorboard.PodReference
+	requests   int
+	closed     bool
+	reading    sync.WaitGroup
 }
 
 // dial opens a connection to the TensorBoard.
@@ -83,11 +83,11 @@ func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error
 		return nil, 0, net.ErrClosed
 	}
 	t.requests++
-	if t.pod != nil {
+	if t.connection != nil {
 		select {
-		case <-t.pod.CloseChan():
+		case <-t.connection.CloseChan():
 		default:
-			return t.pod, t.requests, nil
+			return t.connection, t.requests, nil
 		}
 	}
 	to, err := t.client.podOf(ctx, t.namespace, t.name)
@@ -102,7 +102,7 @@ func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error
 	if err != nil {
 		return nil, 0, fmt.Errorf("forwarding a port to pod %s: %w", to.Name, err)
 	}
-	t.pod, t.to = pod, to
+	t.connection, t.pod = pod, to
 	return pod, t.requests, nil
 }
 
@@ -110,8 +110,8 @@ func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error
 func (t *tunnel) leave(pod httpstream.Connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pod == pod {
-		t.pod = nil
+	if t.connection == pod {
+		t.connection = nil
 		_ = pod.Close() // the error only reports that the connection was already lost
 	}
 }
@@ -119,8 +119,8 @@ func (t *tunnel) leave(pod httpstream.Connection) {
 // prefer closes the connection unless it connects to the current pod.
 func (t *tunnel) prefer(present tensorboard.PodReference) {
 	t.mu.Lock()
-	pod := t.pod
-	other := t.to != present
+	pod := t.connection
+	other := t.pod != present
 	t.mu.Unlock()
 	if pod != nil && other {
 		t.leave(pod)
@@ -131,8 +131,8 @@ func (t *tunnel) prefer(present tensorboard.PodReference) {
 func (t *tunnel) close() {
 	t.mu.Lock()
 	t.closed = true
-	if t.pod != nil {
-		_ = t.pod.Close() // the error only reports that the connection was already lost
+	if t.connection != nil {
+		_ = t.connection.Close() // the error only reports that the connection was already lost
 	}
 	t.mu.Unlock()
 	t.reading.Wait()

@@ -39,8 +39,8 @@ type logLine struct {
 	text string
 }
 
-// ServeLogs adds a node whose pods have logs, until the test ends. dir is the directory of the plane, which contains
-// certificates that the API server trusts.
+// ServeLogs adds a node whose pods have logs, until the test ends. dir is the directory of the test's control plane. It
+// contains certificates that the API server trusts.
 func ServeLogs(t testing.TB, core kubernetes.Interface, dir, node string) *Logs {
 	t.Helper()
 	l := &Logs{logs: map[string]*podLog{}, silent: map[string]bool{}}

@@ -134,7 +134,7 @@ func preempted(p *corev1.Pod) bool {
 	})
 }
 
-// member reports whether a pod counts for the minimum of its gang.
+// member reports whether a pod counts towards the minimum of its gang.
 func member(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != corev1.PodFailed && (p.DeletionTimestamp == nil || p.Status.Phase == corev1.PodSucceeded)
 }
