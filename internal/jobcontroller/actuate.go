@@ -31,8 +31,8 @@ var (
 	errStale = errors.New("the job has changed since it was read")
 	// errNameTaken means that an object that does not belong to the job has a name that the job needs.
 	errNameTaken = errors.New("the name is taken")
-	// errNamespaceEnds means that the API server creates nothing in the job's namespace, which is being deleted.
-	errNamespaceEnds = errors.New("the namespace is being deleted")
+	// errNamespaceTerminating means that the API server creates nothing in the job's namespace, which is being deleted.
+	errNamespaceTerminating = errors.New("the namespace is being deleted")
 )
 
 // actuator executes plans.

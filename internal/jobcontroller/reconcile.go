@@ -127,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case errors.Is(err, errStale):
 		log.FromContext(ctx).V(2).Info("The cache is behind", "job", klog.KRef(req.Namespace, req.Name))
 		return reconcile.Result{RequeueAfter: staleDelay}, nil
-	case errors.Is(err, errNameTaken), errors.Is(err, errNamespaceEnds):
+	case errors.Is(err, errNameTaken), errors.Is(err, errNamespaceTerminating):
 		log.FromContext(ctx).V(2).Info("An object of the job cannot be created now", "job", klog.KRef(req.Namespace, req.Name), "refusals", exp.refusals)
 		return reconcile.Result{RequeueAfter: sooner(refusalDelay(&seen, err), sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now)))}, nil
 	case err != nil:
@@ -136,14 +136,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now))}, nil
 }
 
-// refusalDelay returns the time until a pass tries a creation again that failed with errNameTaken or errNamespaceEnds.
-// No event reports that it would succeed: the object with the taken name does not belong to the job. The pass that
-// writes the refusal to the job's status follows immediately.
+// refusalDelay returns the time until a pass tries a creation again that failed with errNameTaken or
+// errNamespaceTerminating. No event reports that it would succeed: the object with the taken name does not belong to the
+// job, and an API server with a late cache may have meant an earlier namespace of the name. The pass that writes the
+// refusal to the job's status follows immediately.
 func refusalDelay(seen *engine.Seen, err error) time.Duration {
 	switch {
 	case len(seen.Refusals) == 0:
 		return firstRetry
-	case errors.Is(err, errNamespaceEnds): // or, on an API server with a late cache, an earlier namespace of the name
+	case errors.Is(err, errNamespaceTerminating):
 		return maxRetry
 	}
 	return nameTakenDelay

@@ -31,7 +31,7 @@ func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Ob
 	} else if !refused(err) {
 		return fmt.Errorf("creating %s: %w", describe(o), err)
 	} else if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		err = errNamespaceEnds
+		err = errNamespaceTerminating
 	}
 	exp.refusals = []engine.Refusal{refusal}
 	return fmt.Errorf("creating %s: %w", describe(o), err)

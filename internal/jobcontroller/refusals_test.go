@@ -61,7 +61,7 @@ func TestRefusedCreationIsTriedAgainWhenItMaySucceed(t *testing.T) {
 			if c.reported {
 				seen.Refusals = []engine.Refusal{{}}
 			}
-			if named := errors.Is(err, errNameTaken) || errors.Is(err, errNamespaceEnds); named == c.backsOff {
+			if named := errors.Is(err, errNameTaken) || errors.Is(err, errNamespaceTerminating); named == c.backsOff {
 				t.Fatalf("error %v", err)
 			}
 			if got := refusalDelay(seen, err); !c.backsOff && got != c.want {

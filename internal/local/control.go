@@ -50,7 +50,8 @@ type control struct {
 	shutdown   *shutdown
 }
 
-// serve answers requests until ctx ends. It then closes the server and returns nil.
+// serve answers requests until ctx ends. It then closes the server and returns nil. It returns an error if it cannot
+// listen or if the server fails.
 func (c *control) serve(ctx context.Context, d Dir) error {
 	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing an old socket: %w", err)

@@ -138,14 +138,13 @@ func (c *Cache) notePod(o any) {
 	if !ok || p.DeletionTimestamp == nil {
 		return
 	}
-	topics, _ := jobOfPod(p)
 	keys, _ := ownerOfPod(p)
 	if len(keys) == 0 {
 		return
 	}
 	select {
 	case <-c.settled:
-		if !c.exists(topics[0], strings.TrimPrefix(keys[0], topics[0]+"/")) {
+		if !c.exists(keys[0]) {
 			return
 		}
 	default:
@@ -156,18 +155,19 @@ func (c *Cache) notePod(o any) {
 // dropStray drops the kept pods of jobs that do not exist.
 func (c *Cache) dropStray() {
 	for _, key := range c.past.keys() {
-		if i := strings.LastIndexByte(key, '/'); !c.exists(key[:i], key[i+1:]) {
+		if !c.exists(key) {
 			c.past.forget(key)
 		}
 	}
 }
 
-// exists reports whether the cache has the job of a topic, with the UID.
-func (c *Cache) exists(topic, uid string) bool {
+// exists reports whether the cache has the job with a key of ownerOfPod.
+func (c *Cache) exists(key string) bool {
+	i := strings.LastIndexByte(key, '/')
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	row, there := c.rows[topic]
-	return there && row.UID == uid
+	row, there := c.rows[key[:i]]
+	return there && row.UID == key[i+1:]
 }
 
 // slim drops the fields that no page shows.
