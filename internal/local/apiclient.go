@@ -68,8 +68,9 @@ func adminHTTP(d Dir) (*http.Client, error) {
 	return &http.Client{Transport: t}, nil
 }
 
-// applyOrReplace applies an object. If the API server refuses to update a webhook configuration, applyOrReplace deletes
-// and creates it: another client has changed it to call a Service, and the two forms cannot be merged.
+// applyOrReplace applies an object. If the object is a webhook configuration and the API server refuses the update as
+// invalid, applyOrReplace deletes and creates it. This happens if another client has changed the webhook to call a
+// Service, because a webhook with both a Service and a URL is invalid.
 func (a *apiClient) applyOrReplace(ctx context.Context, object *unstructured.Unstructured) error {
 	err := a.apply(ctx, object)
 	if !apierrors.IsInvalid(err) || object.GroupVersionKind().Group != admissionregistrationv1.GroupName {

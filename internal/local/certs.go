@@ -20,12 +20,12 @@ import (
 // next start.
 const certLifetime = 10 * 365 * 24 * time.Hour
 
-// identity is the subject of a certificate.
+// identity describes a certificate: its files, its subject and where it is valid.
 type identity struct {
 	file   string // base name of its two files in pki/
 	name   string
 	groups []string
-	hosts  []string // DNS names and IP addresses at which it may serve; none for a client
+	hosts  []string // DNS names and then IP addresses at which it may serve; none for a client
 }
 
 // authority is the cluster's certificate authority.
@@ -41,8 +41,8 @@ func (d Dir) certFile(base string) string { return d.join("pki", base+".crt") }
 // keyFile returns the path of the private key with this base name.
 func (d Dir) keyFile(base string) string { return d.join("pki", base+".key") }
 
-// ensureAuthority loads the cluster's certificate authority. It creates a new one if there is none or if it expires
-// soon.
+// ensureAuthority loads the cluster's certificate authority. It creates a new one if the files are missing or invalid,
+// or if the certificate expires soon.
 func ensureAuthority(d Dir) (*authority, error) {
 	cert, key, err := loadKeyPair(d, "ca")
 	if err == nil && stillValid(cert, time.Now()) {
@@ -141,7 +141,7 @@ func stillValid(cert *x509.Certificate, now time.Time) bool {
 	return now.After(cert.NotBefore) && now.Before(cert.NotAfter.Add(-certLifetime/10))
 }
 
-// certHosts lists the DNS names and IP addresses of a certificate, in the order of identity.hosts.
+// certHosts lists the DNS names and then the IP addresses of a certificate, as identity.hosts does.
 func certHosts(cert *x509.Certificate) []string {
 	hosts := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {
@@ -188,7 +188,7 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 	return x509.ParseECPrivateKey(block.Bytes)
 }
 
-// writeKey writes an EC private key in PEM form that only the owner can read.
+// writeKey writes an EC private key in PEM form to a file that only its owner can read.
 func writeKey(path string, key *ecdsa.PrivateKey) error {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that runs once.
+// Component is one part of a cluster: either a program (Args) that is kept running, or a step (Run) that is executed
+// once.
 type Component struct {
 	Name string
 	// Needs are the components that must have been ready once before this one starts. They come earlier in the list.
@@ -19,16 +20,16 @@ type Component struct {
 	Program string
 	// Env are variables, as NAME=value, that the component gets in addition to the environment of the machine process.
 	Env []string
-	// Run executes the step. It is repeated with a growing delay until it succeeds.
+	// Run executes the step. The supervisor repeats it with a growing delay until it succeeds.
 	Run func(context.Context) error
-	// Ready returns nil if the component serves, and otherwise an error that says what is missing.
+	// Ready returns nil if the program serves, and otherwise an error that says what is missing. It is nil for a step.
 	Ready func(context.Context) error
 	// Usable returns nil if the components that use this one may start even though Ready still fails. It may be nil.
 	Usable func(context.Context) error
-	// Cause returns an error that says why the component cannot serve until a person acts. It returns nil if it sees no
-	// such cause. Cause may be nil.
+	// Cause returns an error if the component cannot serve until a person acts. The error says why. Cause may be nil.
 	Cause func() error
-	// Drain ends everything that the program runs. It is called before the program is stopped, and may be nil.
+	// Drain ends everything that the program runs. The supervisor calls it before it stops a program that was ready
+	// once. Drain may be nil.
 	Drain func(context.Context)
 }
 

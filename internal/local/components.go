@@ -15,17 +15,17 @@ const kubeletPort = 10250
 // dnsPort is the name server's port on the bridge's address.
 const dnsPort = 53
 
-// usableEndpoint is the API server's readiness without the post-start hooks that the other components do not need.
-// These hooks poll once a second and would delay the start. They are not needed because no pod is created with a system
-// priority class, and because the components act as the administrator, as the node, which has a separate authorizer, or
-// under a role that a later step installs. The controller manager waits for all hooks, because it exits if /healthz
-// does not succeed within 10 s of its start.
+// usableEndpoint is the path of the API server's readiness check without the post-start hooks that the other components
+// do not need. These hooks poll once a second and would delay the start. They are not needed because no pod is created
+// with a system priority class, and because the components act as the administrator, as the node, which has a separate
+// authorizer, or under a role that a later step installs. The controller manager waits for all hooks, because it exits
+// if /healthz does not succeed within 10 s of its start.
 const usableEndpoint = "/readyz?exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
 // clusterDomain is the DNS domain of the cluster.
 const clusterDomain = "cluster.local"
 
-// newComponents lists the components that c selects. The kubelet's Drain ends the pods as shutdown says.
+// newComponents returns the components that c selects, in the order of their dependencies. shutdown drains the kubelet.
 func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Component {
 	all := []Component{
 		{Name: Etcd, Args: etcdArgs(d, c), Ready: etcdReady(d), Cause: diskFull(d)},
@@ -55,8 +55,8 @@ func newComponents(d Dir, c *Config, a *apiClient, shutdown *shutdown) []Compone
 }
 
 // etcdArgs returns etcd's command-line arguments. etcd listens on a socket in the cluster's directory instead of a
-// port: every user of the machine can reach a port, and a client that can write to etcd controls the cluster. etcd
-// requires a port in the advertised URLs, which no client uses.
+// port: every user of the machine can reach a port, and a client that can write to etcd controls the cluster. No client
+// uses the advertised URLs, but etcd requires a port in them.
 func etcdArgs(d Dir, c *Config) []string {
 	return []string{"etcd",
 		"--name=" + d.Name(),
@@ -129,7 +129,7 @@ func controllerManagerArgs(d Dir, c *Config) []string {
 	}, clientLimits()...)
 }
 
-// schedulerNeeds makes the scheduler wait for the CRDs that it watches.
+// schedulerNeeds returns the scheduler's Needs. It includes CRDs, because the scheduler watches their resources.
 func schedulerNeeds(c *Config) []string {
 	if c.has(CRDs) {
 		return []string{APIServer, CRDs}
@@ -172,8 +172,8 @@ func dnsArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// kubeletNeeds makes the kubelet wait for LostPods. Otherwise the kubelet would report the lost pods' containers before
-// the step fails those pods.
+// kubeletNeeds returns the kubelet's Needs. It includes LostPods, because otherwise the kubelet would report the lost
+// pods' containers before that step fails the pods.
 func kubeletNeeds(c *Config) []string {
 	if slices.Contains(c.Components, LostPods) {
 		return []string{LostPods}
@@ -181,8 +181,8 @@ func kubeletNeeds(c *Config) []string {
 	return nil
 }
 
-// operatorNeeds makes the operator wait for Webhook. Otherwise the operator would retry with a delay until the
-// webhook's configuration exists.
+// operatorNeeds returns the operator's Needs. It includes Webhook, because otherwise the operator would retry with a
+// delay until the webhook's configuration exists.
 func operatorNeeds(c *Config) []string {
 	if slices.Contains(c.Components, Webhook) {
 		return []string{CRDs, Webhook}

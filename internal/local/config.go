@@ -28,7 +28,7 @@ const (
 	APIServer         = "kube-apiserver"
 	CRDs              = "crds"      // not a program: the step that installs the repository's CRDs
 	Webhook           = "webhook"   // not a program: the step that registers the operator's webhook with the API server
-	LostPods          = "lost-pods" // not a program: fails the pods that were lost when the node last shut down
+	LostPods          = "lost-pods" // not a program: the step that fails pods lost with the last machine process
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
@@ -38,14 +38,14 @@ const (
 )
 
 // AllComponents lists every component that `up` runs, in the order of their dependencies. They stop in the reverse
-// order. The controllers and the scheduler stop first, so that they do not create or bind pods while the kubelet
-// terminates them. DNS stops after the kubelet, so that pods resolve names until they terminate.
+// order. The controllers and the scheduler stop before the kubelet, so that they do not create or bind pods while it
+// terminates the pods of the node. DNS stops after the kubelet, so that pods can resolve names until they terminate.
 func AllComponents() []string {
 	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator, Console}
 }
 
-// BareComponents lists the components of a Kubernetes cluster without this repository's own components, in which
-// TensorStack Batch can be installed as in any cluster. Its scheduler is Kubernetes' own.
+// BareComponents lists the components of a Kubernetes cluster in which TensorStack Batch can be installed as in any
+// cluster. Its scheduler is Kubernetes' own.
 func BareComponents() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return slices.Contains([]string{CRDs, Webhook, Operator, Console}, c) })
 }
@@ -66,8 +66,8 @@ type Options struct {
 	AuditPolicy string `json:"auditPolicy,omitempty"`
 	// ExtraArgs are additional command-line arguments by component. They come after the standard arguments.
 	ExtraArgs map[string][]string `json:"extraArgs,omitempty"`
-	// Settings are, by component, settings of the operator and arguments of the scheduler's plugin in addition to the
-	// standard ones. Each is a YAML text of fields. Fields of later texts replace fields of earlier ones.
+	// Settings are additional fields of the operator's configuration and of the arguments of the scheduler's plugin, by
+	// component, as the texts of OperatorSettings and SchedulerSettings.
 	Settings map[string][]string `json:"settings,omitempty"`
 	// Programs are the paths of programs that run components instead of this binary, by component. They take the same
 	// arguments.
@@ -106,7 +106,7 @@ type Config struct {
 	Options
 	// Rootless reports whether the cluster runs in a user namespace.
 	Rootless bool `json:"rootless,omitempty"`
-	// Ports are the ports on 127.0.0.1 by component.
+	// Ports are the ports on 127.0.0.1, by the name of their owner (portOwners).
 	Ports map[string]int `json:"ports"`
 	// Bridge is the name of the network device that connects the pods. Its address is the first address of Pods.
 	Bridge string `json:"bridge"`
@@ -193,7 +193,7 @@ func (d Dir) Configure(o Options) (*Config, error) {
 	return c, d.saveConfig(c)
 }
 
-// LogNames lists the names that have a Dir.LogFile: the components that are programs, and the machine process.
+// LogNames lists the names that Dir.LogFile accepts: the components that are programs, and the machine process.
 func LogNames() []string {
 	names := slices.DeleteFunc(AllComponents(), isStep)
 	return append(names, machineLog)

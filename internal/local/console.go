@@ -25,7 +25,8 @@ func (d Dir) makeConsoleKey() error {
 	return nil
 }
 
-// ConsoleURL returns an address that opens the console once; empty if the cluster has no console.
+// ConsoleURL returns an address that opens the console once, within 15 minutes. It returns an empty string if the
+// cluster has no console.
 func (d Dir) ConsoleURL() (string, error) {
 	c, err := d.Load()
 	if err != nil || !c.has(Console) {
@@ -43,7 +44,7 @@ func WithoutConsole() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return c == Console })
 }
 
-// consoleBase returns the console's default configuration. Access reviews are cached for a second only, because the
+// consoleBase returns the console's default configuration. Access reviews are cached for only one second, because the
 // console has one user.
 func consoleBase(d Dir, c *Config) string {
 	return fmt.Sprintf(`{server: {bindAddress: "%s"}, health: {bindAddress: "0"}, metrics: {bindAddress: "0"}, clusterName: %q, accessCacheTime: 1s, archive: {address: %q}}`,
@@ -63,7 +64,7 @@ func consoleArgs(d Dir, c *Config) []string {
 	}
 }
 
-// consoleNeeds makes the console wait for the CRDs that it watches.
+// consoleNeeds returns the console's Needs: CRDs, because the console watches their resources, or else the API server.
 func consoleNeeds(c *Config) []string {
 	if c.has(CRDs) {
 		return []string{CRDs}

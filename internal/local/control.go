@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Status is the state of a machine process and its components.
+// Status is the state of a machine process and its components, which are in the order of their dependencies.
 type Status struct {
 	PID        int               `json:"pid"`
 	Components []ComponentStatus `json:"components"`
@@ -34,7 +34,7 @@ func (s *Status) Ready() bool {
 	return true
 }
 
-// Component returns the status of the component called name, or nil.
+// Component returns the status of the component called name, or nil if there is none.
 func (s *Status) Component(name string) *ComponentStatus {
 	for i := range s.Components {
 		if s.Components[i].Name == name {
@@ -74,7 +74,8 @@ func (c *control) serve(ctx context.Context, d Dir) error {
 	return nil
 }
 
-// handler returns the routes: status, probe and stop of the cluster, and start, stop and kill of a component.
+// handler returns the handler of all routes: status, probe and stop of the cluster, and start, stop and kill of a
+// component.
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, components []ComponentStatus) {
@@ -132,7 +133,8 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return s, c.do(ctx, http.MethodGet, "/status", s)
 }
 
-// Stop requests a shutdown of the cluster in which pods have grace to terminate. It does not wait.
+// Stop requests a shutdown of the cluster, with grace as the grace period of the pods. It does not wait for the
+// shutdown.
 func (c *Client) Stop(ctx context.Context, grace time.Duration) error {
 	return c.do(ctx, http.MethodPost, "/stop?grace="+grace.String(), nil)
 }
@@ -147,12 +149,13 @@ func (c *Client) StartComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/start", nil)
 }
 
-// KillComponent kills a component's program with SIGKILL. The supervisor starts it again.
+// KillComponent kills a component's program with SIGKILL and returns when it has exited. The supervisor starts it
+// again.
 func (c *Client) KillComponent(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, "/components/"+name+"/kill", nil)
 }
 
-// do sends a request and decodes the answer into the value, unless into is nil.
+// do sends a request and decodes the JSON answer into the value that into points to, unless into is nil.
 func (c *Client) do(ctx context.Context, method, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://machine"+path, nil)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 const fieldManager = "t9k-local"
 
 // installCRDs installs the CustomResourceDefinitions of this repository, waits until the API server serves them, and
-// installs the default queue.
+// then calls installQueue.
 func (a *apiClient) installCRDs(ctx context.Context) error {
 	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
 	if err != nil {
@@ -98,15 +98,15 @@ func (a *apiClient) putCRD(ctx context.Context, crd *apiextensionsv1.CustomResou
 // writtenAtAnnotation holds the time of the last update, so that each update changes the CRD.
 const writtenAtAnnotation = "local.tensorstack.dev/written-at"
 
-// isEstablished reports whether the API server has accepted the CRD.
+// isEstablished reports whether the CRD has the condition Established.
 func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
 }
 
-// awaitServed returns when discovery lists the CRD's resource. Discovery costs the API server far less than reading the
-// CRD repeatedly.
+// awaitServed returns nil when discovery lists the CRD's resource. It uses discovery, which costs the API server far
+// less than reading the CRD repeatedly.
 func (a *apiClient) awaitServed(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	version := crd.Spec.Group + "/" + crd.Spec.Versions[0].Name
 	for {

@@ -14,7 +14,7 @@ import (
 // DefaultName is the name of the cluster if the user does not name one.
 const DefaultName = "default"
 
-// DirVariable is the environment variable that holds the cluster's directory for its components.
+// DirVariable is the environment variable with the cluster's directory, which the kubelet's process reads.
 const DirVariable = "T9K_LOCAL_DIR"
 
 // machineLog is the name of the machine process's log.
@@ -26,11 +26,11 @@ const maxDirLength = 64
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 
-// Dir is the path of a cluster's directory. Everything that the cluster writes is below it.
+// Dir is the path of a cluster's directory. All files of the cluster are below it.
 type Dir string
 
-// StateRoot returns the directory that holds this user's clusters: t9k/local below $XDG_STATE_HOME, which defaults to
-// ~/.local/state.
+// StateRoot returns the directory that holds this user's clusters: t9k/local below $XDG_STATE_HOME, or below
+// ~/.local/state if the variable is not an absolute path.
 func StateRoot() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if base == "" || !filepath.IsAbs(base) {
@@ -108,7 +108,7 @@ func (d Dir) lockFile() string                     { return d.join("lock") }
 func (d Dir) socket() string                       { return d.join("machine.sock") }
 func (d Dir) etcdSocket() string                   { return d.join("etcd.sock") }
 
-// exitErrorFile contains the error with which the machine process exited.
+// exitErrorFile returns the path of the file that holds the exit error of the machine process.
 func (d Dir) exitErrorFile() string { return d.join("machine.error") }
 
 // RecordExit records the error with which the machine process exits, for the command that started it.
@@ -133,8 +133,8 @@ func (d Dir) create() error {
 // errLocked means that the directory's machine process is alive.
 var errLocked = errors.New("the cluster is already running")
 
-// lock takes the directory's lock and returns errLocked if another process has it. The lock is held until the file is
-// closed or the process ends.
+// lock takes the directory's lock and returns errLocked if another process has it. The lock is held until the returned
+// file is closed or the process ends.
 func (d Dir) lock() (*os.File, error) {
 	f, err := os.OpenFile(d.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -162,7 +162,7 @@ func (d Dir) Running() bool {
 	return errors.Is(err, errLocked)
 }
 
-// writeFile replaces a file atomically, so that a crash never leaves a partial file.
+// writeFile replaces a file atomically, so that a crash of this process never leaves a partial file.
 func writeFile(path string, data []byte, mode os.FileMode) error {
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, data, mode); err != nil {

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// downTimeout is how long a machine process may take to stop everything except the pods before it is killed.
+// downTimeout is how long a machine process may take to stop everything except the pods. After that, stopMachine kills
+// it.
 const downTimeout = 30 * time.Second
 
 // Exists reports whether the directory holds a cluster, running or not.
@@ -26,8 +27,8 @@ func (d Dir) Exists() bool {
 }
 
 // Down stops every process of the cluster, including its pods, and removes its mounts and network devices. It works in
-// any state of the cluster. Pods have grace to terminate. Down calls report repeatedly with the progress. The cluster's
-// data remain for the next Up. ran reports whether the cluster was running.
+// any state of the cluster. grace is the grace period of the pods. Down calls report repeatedly with the progress. The
+// cluster's data remain for the next Up. ran reports whether the cluster was running.
 func Down(ctx context.Context, d Dir, grace time.Duration, report func(ShutdownStatus)) (ran bool, err error) {
 	if !d.Exists() {
 		return false, nil
@@ -159,7 +160,7 @@ func unmountBelow(dir string) error {
 }
 
 // mountsBelow lists the mount points below dir in this process's mount namespace, in the order in which they were
-// mounted.
+// mounted. It lists none if dir does not exist.
 func mountsBelow(dir string) ([]string, error) {
 	resolved, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 )
 
 // installQueue creates the default queue if it is missing, and applies the scheduler's role, the admission policies of
-// queues and the roles of people.
+// queues and the roles of users.
 func (a *apiClient) installQueue(ctx context.Context) error {
 	queue, err := config.DefaultQueue()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// writeKubeconfig writes a kubeconfig with the certificate of an identity, given by the base name of its files. The
-// certificate is embedded, so that a copy of the kubeconfig works anywhere on this machine. The kubeconfig also
-// contains the address of the archive, if the cluster has one.
+// writeKubeconfig writes a kubeconfig to path, with the certificate and key whose files have the base name file. It
+// embeds both, so that a copy of the kubeconfig works anywhere on this machine. If the cluster has a console, the
+// kubeconfig also contains the address of the console's archive.
 func writeKubeconfig(d Dir, c *Config, path, file string) error {
 	ca, err := os.ReadFile(d.certFile("ca"))
 	if err != nil {
@@ -55,7 +55,7 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 // APIURL returns the URL of the API server on this machine.
 func (c *Config) APIURL() string { return "https://" + c.loopback(APIServer) }
 
-// loopback returns the address on 127.0.0.1 at which a component listens.
+// loopback returns the address (127.0.0.1:PORT) of a key of Ports.
 func (c *Config) loopback(component string) string {
 	return "127.0.0.1:" + strconv.Itoa(c.Ports[component])
 }

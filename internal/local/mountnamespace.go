@@ -21,8 +21,8 @@ import (
 // file descriptor of the directory's lock.
 const lockVariable = "T9K_LOCAL_LOCK"
 
-// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. It does
-// so by running the program again with the same arguments: Enter returns only in the new program.
+// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. For this
+// it runs the program again with the same arguments, and without an error it returns only in the new program.
 func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
 	if fd, err := strconv.Atoi(os.Getenv(lockVariable)); err == nil {
 		unix.CloseOnExec(fd) // a child that outlives this process must not hold the lock
@@ -84,8 +84,8 @@ var kubeletSysctls = map[string]string{
 }
 
 // coverKubeletPaths mounts private directories over the paths of the machine that the kubelet writes to, in this
-// process's mount namespace. Mounts of the machine still propagate into the namespace; mounts made here do not
-// propagate out.
+// process's mount namespace. Mounts of the machine still propagate into the namespace. Mounts in the namespace do not
+// propagate out, except volumes for containerd (shareVolumes).
 func coverKubeletPaths(d Dir, c *Config) error {
 	volumes := -1
 	if c.Runtime == RuntimeContainerd {
@@ -145,7 +145,7 @@ func coverSysctls(d Dir) error {
 	for name, value := range kubeletSysctls {
 		target := filepath.Join("/proc/sys", name)
 		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
-			continue // this kernel lacks it, which the kubelet reports
+			continue // this kernel does not have it; the kubelet reports that
 		}
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
@@ -158,8 +158,8 @@ func coverSysctls(d Dir) error {
 	return nil
 }
 
-// coverDirectory mounts an empty directory over path. If path does not exist, its parent is covered with a copy first,
-// so that path is not created on the machine.
+// coverDirectory mounts an empty directory over path. If path does not exist, coverDirectory first covers its parent
+// with a copy, so that path is not created on the machine.
 func coverDirectory(d Dir, path string) error {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := coverWithCopy(d, filepath.Dir(path)); err != nil {

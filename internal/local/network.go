@@ -16,7 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The ports are below Linux's range for outgoing connections, so that a free port stays free until its owner listens.
+// firstPort and lastPort are the range of ports to choose from. It is below Linux's default range for outgoing
+// connections, so that a free port stays free until its owner listens.
 const (
 	firstPort = 20000
 	lastPort  = 31999
@@ -25,11 +26,11 @@ const (
 // archiveServer is the owner of the port at which the console serves the archive to the users of the cluster.
 const archiveServer = "archive"
 
-// portOwners are the components that listen on a port of 127.0.0.1. The operator also listens on the port of Webhook,
-// and the console on the port of the archive.
+// portOwners are the keys of Config.Ports. The operator also listens on the port of Webhook, and the console on the
+// port of archiveServer.
 var portOwners = []string{APIServer, ControllerManager, Scheduler, Operator, Webhook, Console, archiveServer}
 
-// choosePorts assigns a free port to each owner without a port or whose port is taken.
+// choosePorts assigns a free port to each owner that has none or whose port is taken.
 func choosePorts(ports map[string]int) error {
 	taken, end := map[int]bool{}, time.Now().Add(endOfProcess)
 	for _, owner := range portOwners {
@@ -46,7 +47,7 @@ func choosePorts(ports map[string]int) error {
 	return nil
 }
 
-// freePort returns a random port that is free and not in taken.
+// freePort returns a random port that is free and not in taken. It fails if 1,000 random ports are all in use.
 func freePort(taken map[int]bool) (int, error) {
 	for range 1000 {
 		p := firstPort + rand.IntN(lastPort-firstPort+1)
@@ -77,8 +78,8 @@ func portIsFree(p int, end time.Time) bool {
 // reservePort reserves a port, so that no other cluster chooses it until the result is closed or this process exits. A
 // reservation is an abstract socket: it belongs to a network namespace, as ports do, and leaves no file behind.
 //
-// A killed process of the same cluster may have lost its lock but not yet its reservations. Therefore a reserved port
-// counts as taken only after end.
+// The kernel may already have released the lock of a killed process of the same cluster, but not yet its reservations.
+// Therefore reservePort retries until end.
 func reservePort(p int, end time.Time) (r io.Closer, err error) {
 	for {
 		r, err = net.Listen("unix", "@t9k-local-port-"+strconv.Itoa(p))
@@ -92,8 +93,8 @@ func reservePort(p int, end time.Time) (r io.Closer, err error) {
 // endOfProcess is how long the kernel may take to close the files of a process that has exited.
 const endOfProcess = time.Second
 
-// takePorts reserves the ports of a cluster. It replaces ports that another cluster, which started at the same time,
-// has reserved in the meantime.
+// takePorts reserves the ports of a cluster. If another cluster that started at the same time has reserved one of them,
+// takePorts chooses another port and saves the configuration. The caller must call release when the cluster has ended.
 func (d Dir) takePorts(c *Config) (release func() error, err error) {
 	const attempts = 5
 	for range attempts {
@@ -111,7 +112,7 @@ func (d Dir) takePorts(c *Config) (release func() error, err error) {
 }
 
 // reservePorts reserves the ports of a running cluster. Otherwise another cluster could choose the port of a component
-// that is stopped or restarts, which could then not listen on it while the other cluster runs.
+// that is stopped or restarting, and the component could not listen on it again.
 func reservePorts(ports map[string]int) (release func() error, err error) {
 	var held []io.Closer
 	release = func() error {
@@ -132,8 +133,8 @@ func reservePorts(ports map[string]int) (release func() error, err error) {
 	return release, nil
 }
 
-// bridgeName returns a name for the network device, derived from the directory's path. It has at most 15 characters,
-// the limit of Linux.
+// bridgeName returns the name of the cluster's network device, derived from the directory's path. It has at most 15
+// characters, the limit of Linux.
 func bridgeName(d Dir) string {
 	sum := sha256.Sum256([]byte(d))
 	return fmt.Sprintf("t9k-%x", sum[:5])
@@ -148,7 +149,8 @@ var (
 // networkCount is the number of /24 networks in a /11.
 const networkCount = 1 << 13
 
-// chooseNetworks returns a pair of networks to which the machine has no route.
+// chooseNetworks returns random networks for pods and Services that do not overlap the machine's routes, as
+// pickNetworks defines it.
 func chooseNetworks() (pods, services netip.Prefix, err error) {
 	used, err := hostNetworks()
 	if err != nil {
@@ -161,8 +163,9 @@ func chooseNetworks() (pods, services netip.Prefix, err error) {
 	return pods, services, nil
 }
 
-// pickNetworks draws indices with intN until neither network overlaps one in used. A second attempt ignores routes
-// shorter than /12, such as a company's 10.0.0.0/8, because the more specific route of the cluster takes precedence.
+// pickNetworks draws up to 200 indices with intN until neither network overlaps one in used. A second attempt ignores
+// networks in used that are larger than a /12, such as a company's 10.0.0.0/8, because the more specific route of the
+// cluster takes precedence. ok is false if both attempts fail.
 func pickNetworks(used []netip.Prefix, intN func(int) int) (pods, services netip.Prefix, ok bool) {
 	for _, shortest := range []int{0, 12} {
 		for range 200 {
@@ -186,7 +189,7 @@ func overlapsAny(used []netip.Prefix, p netip.Prefix, shortest int) bool {
 	return false
 }
 
-// subnet returns the nth /24 of a range.
+// subnet returns the nth /24 of a range, counted from 0.
 func subnet(r netip.Prefix, n int) netip.Prefix {
 	a := r.Addr().As4()
 	a[1] += byte(n >> 8)

@@ -30,7 +30,7 @@ func RuntimeConfig(d Dir, c *Config) cri.Config {
 	}
 }
 
-// removeNode terminates the pods of a cluster whose kubelet does not run, and removes its network devices.
+// removeNode kills the pods of a cluster whose kubelet does not run, and removes its network devices.
 func removeNode(ctx context.Context, d Dir, c *Config) error {
 	if c.Runtime == RuntimeProcess {
 		return cri.Cleanup(ctx, RuntimeConfig(d, c))
@@ -38,8 +38,8 @@ func removeNode(ctx context.Context, d Dir, c *Config) error {
 	return errors.Join(containerd.RemovePods(ctx, c.ContainerdSocket, d.podLogs()), removeDevice(c))
 }
 
-// prepareContainerd checks that no other kubelet uses the containerd, and creates the network device with the node's
-// address. containerd sets up the pods' own network.
+// prepareContainerd checks that the cluster can use the containerd, and creates the network device with the node's
+// address. containerd sets up the network of the pods.
 func prepareContainerd(ctx context.Context, d Dir, c *Config) error {
 	if c.Rootless {
 		return errors.New("--runtime containerd needs root: pods in a user namespace cannot be the machine's containerd's")
@@ -91,7 +91,7 @@ func (d Dir) ContainerLogs() string { return d.join("containers") }
 func (d Dir) kubeletRoot() string { return d.join("kubelet") }
 
 // resolvConf returns the path of the resolv.conf of pods with the DNS policy Default. It names the cluster's DNS
-// server, because pods may be unable to reach the machine's name servers. The DNS server forwards to them.
+// server, because pods may be unable to reach the machine's name servers. The DNS server forwards questions to those.
 func (d Dir) resolvConf() string { return d.join("resolv.conf") }
 
 // kubeletArgs returns the kubelet's command-line arguments.
@@ -106,8 +106,8 @@ func kubeletArgs(d Dir, c *Config) []string {
 	}
 }
 
-// kubeletEnv returns the kubelet's additional environment: the cluster's directory, and the D-Bus socket that announces
-// the cluster's shutdown.
+// kubeletEnv returns the kubelet's additional environment: the cluster's directory, and the D-Bus socket at which the
+// kubelet learns of the cluster's shutdown.
 func kubeletEnv(d Dir) []string {
 	return []string{DirVariable + "=" + string(d), "DBUS_SYSTEM_BUS_ADDRESS=" + logind.Address(d.logindSocket())}
 }
@@ -115,8 +115,9 @@ func kubeletEnv(d Dir) []string {
 // maxGrace is the longest grace period that the kubelet gives a pod during a shutdown.
 const maxGrace = 24 * time.Hour
 
-// writeKubeletConfig writes the kubelet's configuration file. The kubelet does not manage cgroups or the firewall, so
-// pods have no resource limits. It does not evict pods when the disk is full, because the disk belongs to the user.
+// writeKubeletConfig writes the kubelet's configuration file. The kubelet does not change the firewall. It does not
+// manage cgroups either, so pods have no resource limits. It does not evict pods when the disk is full, because the
+// disk belongs to the user.
 func writeKubeletConfig(d Dir, c *Config) error {
 	endpoint := d.runtimeSocket()
 	if c.Runtime == RuntimeContainerd {

@@ -63,8 +63,8 @@ func tryNamespaces() error {
 	return nil
 }
 
-// tryUserNamespace mounts an overlay in a user namespace, because some systems allow user namespaces but deny every
-// mount in them.
+// tryUserNamespace tries to mount an overlay in a user namespace, because some systems allow user namespaces but deny
+// every mount in them.
 func tryUserNamespace() error {
 	cmd := exec.Command("mount", "-t", "overlay", "-o", "lowerdir=/usr:/etc", "t9k-check", "/usr")
 	cmd.SysProcAttr = userNamespace()
@@ -78,7 +78,8 @@ func tryUserNamespace() error {
 	return err
 }
 
-// userNamespace returns the attributes of a process that is root in its own user, mount and network namespaces.
+// userNamespace returns the attributes of a process that is root in its own user, mount and network namespaces. The
+// kernel kills the process when the thread that started it ends.
 func userNamespace() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET,

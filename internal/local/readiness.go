@@ -76,8 +76,8 @@ func etcdReady(d Dir) func(context.Context) error {
 // minFreeBytes is the free disk space, in bytes, below which etcd cannot write.
 const minFreeBytes = 1 << 20
 
-// diskFull returns a check that fails when the disk has no space left for etcd. Without space etcd exits or stops
-// answering.
+// diskFull returns a check that fails when the disk has no space left for etcd. Without space, etcd exits or does not
+// answer.
 func diskFull(d Dir) func() error {
 	return func() error {
 		var st unix.Statfs_t

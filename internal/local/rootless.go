@@ -92,8 +92,8 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 }
 
 // joinNetworks sets up the new network namespace: it starts the loopback device and forwards the API server's port of
-// the machine to the API server. It accepts connections until ctx ends, when the shutdown begins. Open connections then
-// last until the caller calls stop, which waits for them, so that users can watch the shutdown.
+// the machine to the API server. It accepts connections until ctx ends, when the shutdown begins. Open connections last
+// until the caller calls stop, so that users can watch the shutdown. stop closes them and returns when they have ended.
 func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -9,13 +9,14 @@ import (
 	schedulerv1beta1 "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// OperatorSettings returns a configuration file of the operator with the fields of YAML texts without apiVersion and
-// kind. Fields of later texts replace fields of earlier ones.
+// OperatorSettings returns the content of a configuration file of the operator. Each text is a YAML object with fields
+// of the file, without apiVersion and kind. Objects are merged, and other values in later texts replace those in
+// earlier ones.
 func OperatorSettings(texts ...string) ([]byte, error) {
 	return settings(configv1alpha1.OperatorConfigurationKind, texts)
 }
 
-// ConsoleSettings returns a configuration file of the console with the fields of YAML texts, as OperatorSettings does.
+// ConsoleSettings returns the content of a configuration file of the console, from texts as in OperatorSettings.
 func ConsoleSettings(texts ...string) ([]byte, error) {
 	return settings(configv1alpha1.ConsoleConfigurationKind, texts)
 }
@@ -28,8 +29,8 @@ func settings(kind string, texts []string) ([]byte, error) {
 	return yaml.Marshal(c)
 }
 
-// SchedulerSettings returns a configuration file of the t9k-scheduler with a profile for each of the schedulers. The
-// arguments of its plugin have the fields of YAML texts without apiVersion and kind.
+// SchedulerSettings returns the content of a configuration file of the t9k-scheduler, with a profile for each of the
+// schedulers. The texts, as in OperatorSettings, have the fields of the plugin's arguments.
 func SchedulerSettings(schedulers []string, texts ...string) ([]byte, error) {
 	args, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.T9kGangArgsKind}, texts)
 	if err != nil {
@@ -46,7 +47,7 @@ func SchedulerSettings(schedulers []string, texts ...string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles})
 }
 
-// merge adds the fields of YAML texts to an object.
+// merge adds the fields of YAML texts to the object into, and returns it.
 func merge(into map[string]any, texts []string) (map[string]any, error) {
 	for _, text := range texts {
 		fields := map[string]any{}
@@ -69,8 +70,9 @@ func mergeFields(into, fields map[string]any) {
 	}
 }
 
-// logReadTime is for how long after its end the pod of a replica stays, so that the archive of the console has its log
-// before a restart or a clean-up. The chart has the same. docs/designs/0022-logs-before-deletion.md has the reasons.
+// logReadTime is how long the pod of a replica stays after its end, so that the console can archive its log before a
+// restart or a clean-up deletes the pod. It equals the chart's default; docs/designs/0022-logs-before-deletion.md gives
+// the reasons.
 const logReadTime = "3s"
 
 // writeSettings writes the configuration files of the operator, the scheduler and the console.

@@ -16,14 +16,14 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// DefaultGrace is how long pods may take to terminate when the cluster shuts down.
+// DefaultGrace is the default of the longest time that pods may take to terminate when the cluster shuts down.
 const DefaultGrace = 30 * time.Second
 
 const (
-	// reportTime is how long the kubelet may take after the grace period to report the pods that it killed at the end
-	// of it.
+	// reportTime is how long the kubelet may take, after the grace period, to report the pods that it killed when the
+	// period ended.
 	reportTime = 3 * time.Second
-	// drainInterval is how often the API server is asked for the pods that have not terminated.
+	// drainInterval is how often drain lists the pods that have not terminated.
 	drainInterval = 100 * time.Millisecond
 )
 
@@ -35,7 +35,8 @@ type ShutdownStatus struct {
 	Deadline time.Time `json:"deadline"`
 }
 
-// shutdown is the shutdown of a cluster. The kubelet terminates the pods as on any machine that shuts down.
+// shutdown controls the shutdown of a cluster and records its progress. The kubelet terminates the pods as on any
+// machine that shuts down.
 type shutdown struct {
 	endSupervision func() // cancels the context of Supervisor.Run
 	logind         *logind.Server
@@ -46,8 +47,8 @@ type shutdown struct {
 	status     ShutdownStatus
 }
 
-// request starts the shutdown, in which pods have grace to terminate. A later request can shorten that time but not
-// extend it.
+// request starts the shutdown, with grace as the grace period of the pods. A later request can shorten the period but
+// not extend it.
 func (s *shutdown) request(grace time.Duration) {
 	s.mu.Lock()
 	deadline := time.Now().Add(grace)
@@ -60,8 +61,8 @@ func (s *shutdown) request(grace time.Duration) {
 	s.endSupervision()
 }
 
-// startGracePeriod starts the pods' grace period now, so that the components that stop earlier do not use up any of it.
-// It reports whether there is a grace period.
+// startGracePeriod starts the pods' grace period now, so that the components that stopped earlier have not used up any
+// of it. It reports whether the period is longer than zero.
 func (s *shutdown) startGracePeriod() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +71,7 @@ func (s *shutdown) startGracePeriod() bool {
 	return s.grace > 0
 }
 
-// currentStatus returns the progress, or nil if no shutdown was requested.
+// currentStatus returns a copy of the progress, or nil if no shutdown was requested.
 func (s *shutdown) currentStatus() *ShutdownStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +82,9 @@ func (s *shutdown) currentStatus() *ShutdownStatus {
 	return &status
 }
 
-// drain returns the kubelet's Drain: it makes the kubelet terminate the pods, and returns when the API server has
-// recorded how they terminated or when their time is up.
+// drain returns the kubelet's Component.Drain. That function announces the shutdown to the kubelet, which then
+// terminates the pods. It returns when the API server has recorded how they terminated or when their time is up;
+// without a grace period, it returns immediately.
 func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	return func(ctx context.Context) {
 		if !s.startGracePeriod() {
@@ -110,7 +112,7 @@ func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time)
 	grace := s.status.Deadline.Sub(s.graceStart)
 	end := s.status.Deadline
 	for i := range remaining {
-		// The kubelet has killed this pod at the deadline and still has to report its termination.
+		// The kubelet kills this pod at the deadline at the latest, and then still has to report its termination.
 		if own := remaining[i].Spec.TerminationGracePeriodSeconds; own == nil || time.Duration(*own)*time.Second <= grace {
 			end = s.status.Deadline.Add(reportTime)
 		}
@@ -118,7 +120,7 @@ func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time)
 	return len(remaining) == 0 || !now.Before(end)
 }
 
-// unfinishedPods lists the node's pods that are neither Succeeded nor Failed in the API server.
+// unfinishedPods lists the node's pods whose phase is neither Succeeded nor Failed.
 func (a *apiClient) unfinishedPods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -132,18 +134,18 @@ func (a *apiClient) unfinishedPods(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 const (
-	// apiTimeout limits one request to an API server that may not answer.
+	// apiTimeout is the timeout of listing the pods, because the API server may not answer.
 	apiTimeout = 3 * time.Second
-	// maxConcurrentWrites is the number of pods that are written concurrently.
+	// maxConcurrentWrites is the largest number of pods that failLostPods writes at the same time.
 	maxConcurrentWrites = 16
 	// reasonNodeLost is the reason in the status of a pod that was lost with its node.
 	reasonNodeLost = "NodeLost"
 	messageLost    = "The cluster was killed while the pod ran, which ended the pod."
 )
 
-// failLostPods sets the phase Failed on pods that the API server considers to be running on the node. It runs before
-// the kubelet starts, when no pod can be running: the machine process was killed, or exited before these pods did. The
-// pods get the condition DisruptionTarget, because they did not fail by themselves.
+// failLostPods sets the phase of the node's unfinished pods to Failed. It runs before the kubelet starts, when no pod
+// can be running: the last machine process was killed, or exited before these pods terminated. The pods get the
+// condition DisruptionTarget, because they did not fail by themselves.
 func (a *apiClient) failLostPods(ctx context.Context) error {
 	pods, err := a.unfinishedPods(ctx)
 	if err != nil {
@@ -157,7 +159,7 @@ func (a *apiClient) failLostPods(ctx context.Context) error {
 	return writes.Wait()
 }
 
-// failLostPod sets the phase Failed on one pod, unless it was deleted or replaced.
+// failLostPod sets the phase of one pod to Failed. It succeeds without effect if the pod was deleted or replaced.
 func (a *apiClient) failLostPod(ctx context.Context, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},

@@ -21,9 +21,9 @@ type supervisedComponent struct {
 	status         ComponentStatus
 	process        *os.Process   // nil while none runs
 	ended          chan struct{} // closed when process has exited
-	wanted         bool
-	killed         bool
-	messageIsCause bool // status.Message is the text of Cause
+	wanted         bool          // the component should run
+	killed         bool          // kill requested the next exit
+	messageIsCause bool          // status.Message is the text of Cause
 }
 
 // setState records the state and its message.
@@ -53,7 +53,7 @@ func (c *supervisedComponent) currentStatus() ComponentStatus {
 	return status
 }
 
-// startProcess starts the program. It returns context.Canceled if the component was stopped in the meantime.
+// startProcess starts cmd. It returns context.Canceled if the component was stopped in the meantime.
 func (c *supervisedComponent) startProcess(cmd *exec.Cmd) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,8 @@ func checkOnce(ctx context.Context, check func(context.Context) error) error {
 	return check(ctx)
 }
 
-// awaitDependency waits until a channel of the component called name is closed. It reports false if ctx ends first.
+// awaitDependency waits until closed, a channel of the component called name, is closed. It reports false if ctx ends
+// first.
 func (c *supervisedComponent) awaitDependency(ctx context.Context, name string, closed <-chan struct{}) bool {
 	c.setState(StateWaiting, "for "+name)
 	select {
@@ -215,8 +216,8 @@ func (c *supervisedComponent) awaitWanted(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// awaitRestart waits for d before the next start. It returns early if a client asks for a start or if the cause of the
-// last failure is gone.
+// awaitRestart waits for d before the next start. It returns early if ctx ends, if a client starts or stops the
+// component, or if the cause of the last failure is gone.
 func (c *supervisedComponent) awaitRestart(ctx context.Context, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		blocked := c.currentStatus().Blocked
@@ -264,8 +265,7 @@ func (c *supervisedComponent) kill() {
 	}
 }
 
-// consumeKilled reports whether the last exit was requested by kill, and clears that mark. Such an exit does not
-// increase the restart delay.
+// consumeKilled reports whether kill requested the last exit, and clears killed. Such an exit resets the restart delay.
 func (c *supervisedComponent) consumeKilled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,7 +55,7 @@ type ComponentStatus struct {
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since"` // of the state
 	Restarts int       `json:"restarts"`
-	// Message says what the component waits for or how it exited.
+	// Message says why the component is not ready: for example what it waits for, or how it exited.
 	Message string `json:"message,omitempty"`
 	// Blocked is true if the component will not serve until a person does what the message says.
 	Blocked bool `json:"blocked,omitempty"`
@@ -64,9 +64,9 @@ type ComponentStatus struct {
 // blockedError is a readiness error that persists until a person does what the error says.
 type blockedError struct{ error }
 
-// Supervisor keeps components running. A component starts when the components it needs have been ready, restarts with a
-// growing delay whenever it exits, and stops after the components that need it. Its programs die with the supervising
-// process.
+// Supervisor keeps components running. A component starts when the components that it needs have been ready once. A
+// program restarts with a growing delay whenever it exits. The components stop in reverse order. The programs die with
+// the supervising process.
 type Supervisor struct {
 	binary     string
 	logFile    func(component string) string
@@ -74,8 +74,9 @@ type Supervisor struct {
 	spawn      chan func()
 }
 
-// NewSupervisor returns a supervisor of the given components. Each program is binary with the component's arguments,
-// and writes to the file that logFile names.
+// NewSupervisor returns a supervisor of the given components, and an error if their definitions are invalid. binary is
+// the path of the program for components without a Program of their own. Each program writes its output to the file
+// that logFile names.
 func NewSupervisor(binary string, components []Component, logFile func(component string) string) (*Supervisor, error) {
 	if err := validateComponents(components); err != nil {
 		return nil, err
@@ -89,7 +90,8 @@ func NewSupervisor(binary string, components []Component, logFile func(component
 	return s, nil
 }
 
-// Run keeps the components running until ctx ends. Then it stops them in reverse order and returns.
+// Run keeps the components running until ctx ends. Then it drains and stops them one by one in reverse order, and
+// returns.
 func (s *Supervisor) Run(ctx context.Context) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -109,7 +111,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// runSpawner starts every program on one OS thread that lives until Run returns: the kernel kills a child with
+// runSpawner starts every program on one OS thread that lives until ctx ends, because the kernel kills a child with
 // Pdeathsig when the thread that started it ends.
 func (s *Supervisor) runSpawner(ctx context.Context) {
 	runtime.LockOSThread()
@@ -155,8 +157,8 @@ func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	return list
 }
 
-// reportMissingDependencies sets the message of each component that is no longer ready to its first dependency that is
-// not ready.
+// reportMissingDependencies replaces the message of each component that is no longer ready by the name of its first
+// dependency that is not ready, if there is one.
 func (s *Supervisor) reportMissingDependencies(list []ComponentStatus) {
 	for i, c := range s.components {
 		for j := range i {
@@ -179,7 +181,8 @@ func (s *Supervisor) Start(name string) error {
 	return s.withComponent(name, func(c *supervisedComponent) { c.setWanted(true) })
 }
 
-// Kill kills a component's program with SIGKILL. The program restarts without a longer delay.
+// Kill kills a component's program with SIGKILL and returns when it has exited. The program restarts after the shortest
+// delay.
 func (s *Supervisor) Kill(name string) error {
 	return s.withComponent(name, (*supervisedComponent).kill)
 }
@@ -195,7 +198,8 @@ func (s *Supervisor) withComponent(name string, do func(*supervisedComponent)) e
 	return fmt.Errorf("there is no component %q here", name)
 }
 
-// supervise runs a component after its dependencies and restarts it until ctx ends. It logs every start and exit.
+// supervise starts a component after its dependencies and restarts it until ctx ends, or until its step has succeeded.
+// It logs every start and exit.
 func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "component", c.Name)
 	ctx = klog.NewContext(ctx, logger)

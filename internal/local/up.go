@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// upTimeout is how long a start may take before it is reported as failed. It is long enough for slow machines.
+// upTimeout is how long Up waits for a start before it fails. It is long enough for slow machines.
 const upTimeout = 5 * time.Minute
 
-// Up starts the cluster in the background, unless it already runs, and returns when every component is ready. It calls
-// report with each component that becomes ready. If ctx ends first, the start continues in the background. Up fails if
-// the machine cannot run pods, if the cluster runs with other options, or if a component does not become ready.
+// Up starts the cluster in the background, unless it already runs, and returns when every component is ready. started
+// reports whether this call has started the cluster. Up calls report with each component that becomes ready. If ctx
+// ends first, Up returns an error and the start continues in the background. Up fails if the machine cannot run pods,
+// if the cluster runs with other options, or if a component does not become ready.
 func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (started bool, err error) {
 	o.complete()
 	if err := o.validate(); err != nil {
@@ -56,8 +57,8 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 // until the kernel has cleaned it up, which takes a while on a busy machine.
 var errGone = errors.New("the cluster has ended")
 
-// awaitDown waits until a cluster that is shutting down has ended. It reports false if the cluster was not shutting
-// down or ctx ended first.
+// awaitDown waits while the cluster is shutting down. It reports whether the cluster was shutting down and its machine
+// process no longer answers.
 func awaitDown(ctx context.Context, d Dir) bool {
 	waited := false
 	for {
@@ -168,7 +169,8 @@ func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(Comp
 	}
 }
 
-// hasEnded reports whether a machine process that has answered with err has exited.
+// hasEnded reports whether the machine process has exited. err is the error of the last request to it; nil means that
+// it has answered.
 func hasEnded(d Dir, err error) bool { return err != nil && !d.Running() }
 
 // reportReady calls report with the components that have become ready since the last call.
@@ -203,7 +205,8 @@ func machineExitError(d Dir, exitErr error) error {
 	return fmt.Errorf("starting cluster %s: its machine process ended: %w; the end of its log:\n%s", d.Name(), exitErr, lastLines(d.LogFile(machineLog), 5))
 }
 
-// notReadyError returns an error that names the components that are not ready and the end of their logs.
+// notReadyError returns the error for a ctx that ended before the cluster was ready. After a timeout, the error
+// contains the components that are not ready and the ends of their logs.
 func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("interrupted; the cluster continues to start: see `t9k local status%s`", d.NameFlag())
@@ -223,8 +226,8 @@ func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) 
 	return errors.New(text)
 }
 
-// lastLines returns the last n lines of a file, or the reason why it cannot be read. It returns nothing for a file that
-// does not exist, because a component that is a step has no log.
+// lastLines returns the last n lines of a file, or the reason why it cannot be read. It returns an empty string for a
+// file that does not exist, because a component that is a step has no log.
 func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -237,8 +240,8 @@ func lastLines(path string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// NameFlag returns the flag that names the cluster on the command line, after a space. It returns nothing for the
-// default cluster.
+// NameFlag returns the flag that names the cluster on the command line, after a space. It returns an empty string for
+// the default cluster.
 func (d Dir) NameFlag() string {
 	if d.Name() == DefaultName {
 		return ""

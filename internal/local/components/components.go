@@ -1,5 +1,5 @@
-// Package components holds the programs of which a cluster consists: etcd, the Kubernetes components, and the programs
-// of this repository. It is the only part of the embedded cluster that imports k8s.io/kubernetes.
+// Package components contains the programs of a cluster: etcd, the Kubernetes components, and this repository's own
+// programs. It is the only part of the embedded cluster that imports k8s.io/kubernetes.
 package components
 
 import (
@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/schedulercmd"
 )
 
-// commands are the constructors of the Cobra programs, by component. Run calls only the constructor that it needs: the
-// constructors of Kubernetes install signal handlers, and a second one in the same process panics.
+// commands are the constructors of the Cobra programs, by the name that Run gets. Run calls only the constructor that
+// it needs, because Kubernetes' constructors install signal handlers, and a second installation in a process panics.
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
@@ -35,7 +35,8 @@ var commands = map[string]func() *cobra.Command{
 // newPlainScheduler returns Kubernetes' own scheduler, without the plugin of the t9k-scheduler.
 func newPlainScheduler() *cobra.Command { return kubescheduler.NewSchedulerCommand() }
 
-// maxStartTime is the longest start of a component, and the time for which the garbage collector runs less often.
+// maxStartTime is how long the garbage collector runs less often after a component has started. A start should not take
+// longer.
 const maxStartTime = 10 * time.Second
 
 // collectRarely lets the heap grow further than usual before each garbage collection until d has passed, and then frees
@@ -52,8 +53,8 @@ func collectRarely(d time.Duration) {
 	})
 }
 
-// Run runs the component called name with its command-line arguments and returns the exit code of the process. ok is
-// false if there is no such component. Run must be called at most once in a process.
+// Run runs the component called name with its command-line arguments and returns the exit code for the process. ok is
+// false if there is no component of this name. Run must be called at most once in a process.
 func Run(name string, args []string) (code int, ok bool) {
 	collectRarely(maxStartTime)
 	if name == "etcd" {

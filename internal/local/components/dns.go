@@ -66,7 +66,7 @@ func (n *network) upstream() *dns.Upstream {
 	return dns.ResolvConf(n.resolvConf)
 }
 
-// run serves until ctx ends.
+// run serves until ctx ends or one of its servers fails.
 func (n *network) run(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", n.kubeconfig)
 	if err != nil {

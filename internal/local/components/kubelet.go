@@ -27,7 +27,8 @@ func newKubeletCommand() *cobra.Command {
 	return cmd
 }
 
-// prepareNode redirects the container log links into the cluster's directory and starts the process runtime.
+// prepareNode redirects the container log links into the cluster's directory and starts the process runtime if the
+// cluster uses it.
 func prepareNode(ctx context.Context) error {
 	d := local.Dir(os.Getenv(local.DirVariable))
 	c, err := d.Load()

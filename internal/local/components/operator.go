@@ -17,7 +17,7 @@ func newOperatorCommand() *cobra.Command {
 	if exe, err := os.Executable(); err == nil {
 		base.TensorBoards.HelperCommand = []string{exe, "operator"}
 	}
-	// TensorBoards run programs of the machine that may be readable only by the user who runs the cluster.
+	// TensorBoards run as root (user 0), because only the user who runs the cluster may be able to read their programs.
 	base.TensorBoards.User = new(int64)
 	cmd := operator.NewCommand(base)
 	cmd.SetContext(genericapiserver.SetupSignalContext())

@@ -27,7 +27,7 @@ type client struct {
 	logs string
 }
 
-// with calls f with a client of the containerd at socket.
+// with calls f with a client of the containerd at socket and with a context that has the timeout.
 func with(ctx context.Context, socket, logs string, f func(context.Context, *client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (c *client) networkReady(ctx context.Context) error {
 	return nil
 }
 
-// RemovePods stops and removes the cluster's pods. It does not touch the pods of other kubelets.
+// RemovePods stops and removes all pods except those with a container of another kubelet.
 func RemovePods(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		pods, err := c.pods(ctx)
@@ -104,7 +104,7 @@ func RemovePods(ctx context.Context, socket, logs string) error {
 type pod struct {
 	sandbox, name string
 	containers    []string
-	foreign       bool // belongs to another kubelet
+	foreign       bool // has a container of another kubelet
 }
 
 // pods lists all pods of the containerd.
@@ -136,11 +136,11 @@ func (c *client) pods(ctx context.Context) ([]pod, error) {
 	return pods, nil
 }
 
-// ours reports whether a container belongs to the cluster, or is gone.
+// ours reports whether a container belongs to the cluster. It also reports true for a container that is gone.
 func (c *client) ours(ctx context.Context, container string) (bool, error) {
 	answer, err := c.ContainerStatus(ctx, &pb.ContainerStatusRequest{ContainerId: container})
 	if status.Code(err) == codes.NotFound {
-		return true, nil // it is gone
+		return true, nil
 	}
 	if err != nil {
 		return false, err

@@ -93,8 +93,9 @@ func (s *server) adoptContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// resolveStart reports whether a container has started that the earlier server was starting when it died. If the
-// container has not started, resolveStart ends the shim, so that the container can be started again.
+// resolveStart reports whether the command of a created container has started: the earlier server may have died while
+// it started the container. If the command has not started, resolveStart ends the shim, so that the container can be
+// started again.
 func (s *server) resolveStart(ctx context.Context, c *container) (started bool, err error) {
 	file := filepath.Join(s.cfg.containerDir(c.ID), shim.StartedFile)
 	if exists(file) {

@@ -124,9 +124,9 @@ func startKill(dir string) (endingContainer, error) {
 	return endingContainer{process: p, mounts: ns}, nil
 }
 
-// killInNamespaces kills every process in the given mount namespaces, which are identified by their inode numbers. It
-// kills processes that exec started in a container that shares the host's PID namespace, because they do not end with
-// the container.
+// killInNamespaces kills every process in the given mount namespaces, which are identified by their inode numbers. This
+// ends the processes that exec started in a container with the host's PID namespace, because those do not end with the
+// container.
 func killInNamespaces(ctx context.Context, namespaces map[uint64]bool) error {
 	if len(namespaces) == 0 {
 		return nil

@@ -82,7 +82,8 @@ func (c *command) closeChildEnds() {
 	}
 }
 
-// wait returns when the command has exited and its output was copied. The error contains the exit code.
+// wait returns when the command has exited and its output was copied, which takes at most outputDelay longer. For an
+// exit code other than 0, the error is a utilexec.CodeExitError.
 func (c *command) wait() error {
 	err := c.cmd.Wait()
 	c.stop()

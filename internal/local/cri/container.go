@@ -37,7 +37,7 @@ type container struct {
 	end     func()        // closes ended; can be called several times
 }
 
-// newContainer returns a container with this state. It saves nothing and starts nothing.
+// newContainer returns a container with the state st. It saves nothing and starts nothing.
 func newContainer(st containerState, config *pb.ContainerConfig, spec *shim.Spec) *container {
 	c := &container{containerState: st, config: config, spec: spec}
 	c.ended = make(chan struct{})

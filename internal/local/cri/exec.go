@@ -20,9 +20,9 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// startInContainer starts a command in a container, with its namespaces, files, user, environment and limits. prepare
-// completes the command on a thread that has already joined the container. The caller must wait for the command. The
-// command's process group is killed when ctx ends or the container exits.
+// startInContainer starts a command in a container, with the container's namespaces, files, user, environment and
+// privileges. prepare completes the command on a thread that has already joined the container. The caller must wait for
+// the command. The command's process group is killed when ctx ends or the container exits.
 func (s *server) startInContainer(ctx context.Context, id string, argv []string, prepare func(*command) error) (*command, error) {
 	c, p, err := s.running(id)
 	if err != nil {
@@ -104,7 +104,8 @@ func (l *limitedBuffer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ExecSync runs a command in a container and returns its output and exit code.
+// ExecSync runs a command in a container and returns its output and exit code. If the command exceeds the timeout of
+// the request, ExecSync kills it and returns DeadlineExceeded. A timeout of 0 means none.
 func (s *server) ExecSync(ctx context.Context, q *pb.ExecSyncRequest) (*pb.ExecSyncResponse, error) {
 	timeout := time.Duration(q.Timeout) * time.Second
 	if timeout > 0 {

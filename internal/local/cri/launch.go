@@ -228,7 +228,7 @@ func (c *container) stopSignal() unix.Signal {
 	return unix.SIGTERM
 }
 
-// rtSignal adds the suffix "PLUS3" or "MINUS3" of a real-time signal's name to its base.
+// rtSignal adds the offset at the end of a real-time signal's name, such as PLUS3 or MINUS3, to base.
 func rtSignal(base int, offset string) int {
 	var n int
 	if _, err := fmt.Sscanf(offset, "PLUS%d", &n); err == nil {

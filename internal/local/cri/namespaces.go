@@ -100,7 +100,8 @@ func unmountNamespaces(dir string) error {
 			if err == unix.EINVAL || err == unix.ENOENT { // not, or no longer, a mount
 				break
 			}
-			// A process outside the user namespace of the mounts may not unmount, but has none of these mounts either.
+			// A process outside the user namespace in which the mounts were made may not unmount them, but does not see
+			// them either.
 			if err == unix.EPERM && !isMount(p) {
 				break
 			}
@@ -112,7 +113,7 @@ func unmountNamespaces(dir string) error {
 	return nil
 }
 
-// setns moves the calling thread into the namespace mounted on file.
+// setns moves the calling thread into the namespace of file, which is a namespace mount or a file in /proc/PID/ns.
 func setns(file string, flag int) error {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -70,7 +70,7 @@ func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	}
 	options := q.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	for _, p := range q.Config.PortMappings {
-		// In the host's network, the two are the same port.
+		// In the host's network, the host port and the container's port are the same.
 		if p.HostPort != 0 && options.GetNetwork() != pb.NamespaceMode_NODE {
 			return refuse("has no host ports (the pod asks for %d): use hostNetwork or a port-forward", p.HostPort)
 		}

@@ -28,7 +28,8 @@ type Config struct {
 	// Root is the directory of all state: sandboxes, containers and their layers. It is created if it does not exist,
 	// and must be on a local file system. Only one server can use it at a time.
 	Root string
-	// Mask is a directory with keys that containers see as empty. Containers always see Root as empty.
+	// Mask is the path of a directory with keys, which containers see as empty. It is optional. Containers always see
+	// Root as empty.
 	Mask string
 	// Bridge is the name of the bridge that connects the pods (at most 15 bytes). It is created if it does not exist.
 	Bridge string
@@ -43,8 +44,8 @@ type Config struct {
 // maxMessage is the limit of a CRI message in bytes. The kubelet has the same limit.
 const maxMessage = 16 << 20
 
-// server is the CRI server. Its maps are a copy in memory of the files in Root. mu guards the maps and the state in
-// their values. The configurations in the values never change.
+// server is the CRI server. Its sandboxes, containers and addresses are copies of the files in Root. mu guards all maps
+// and the state in their values. The configurations in the values never change.
 type server struct {
 	pb.UnimplementedRuntimeServiceServer
 	pb.UnimplementedImageServiceServer

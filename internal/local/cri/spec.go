@@ -76,8 +76,8 @@ func refuseContainer(config *pb.ContainerConfig) error {
 	return nil
 }
 
-// environment returns the container's environment, each variable once. PATH defaults to the machine's PATH, because
-// there is no image that sets it.
+// environment returns the container's environment, each variable once with its last value. PATH defaults to the
+// machine's PATH, because there is no image that sets it.
 func environment(config *pb.ContainerConfig, home, hostname string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -112,7 +112,8 @@ var propagations = map[pb.MountPropagation]uint64{
 	pb.MountPropagation_PROPAGATION_BIDIRECTIONAL:     unix.MS_SHARED,
 }
 
-// mounts lists the mounts of a container, outer paths first: the pod's name files, the volumes, and the devices.
+// mounts lists the mounts of a container, outer paths first: /etc/hostname and /etc/resolv.conf of the pod, the
+// kubelet's mounts such as volumes, and the devices. It creates missing sources.
 func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, error) {
 	dir := s.cfg.sandboxDir(sb.ID)
 	out := []shim.Mount{{Src: filepath.Join(dir, "hostname"), Dst: "/etc/hostname", Propagation: unix.MS_PRIVATE}}

@@ -12,7 +12,8 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// tick is the unit of CPU times in /proc. The kernel reports hundredths of a second to programs on every machine.
+// tick is the unit of CPU times in /proc. The kernel reports hundredths of a second to programs on every supported
+// architecture.
 const tick = 10 * time.Millisecond
 
 // stats adds up the CPU time and memory of the container's processes, because the container has no cgroup. It does not
@@ -61,7 +62,7 @@ func parseCount(s string) uint64 {
 func (c *container) processes() []string {
 	shim := fmt.Sprintf("/proc/%d", c.Process.PID)
 	own := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_CONTAINER
-	// The container's /proc belongs to another PID namespace.
+	// /proc/self does not resolve here if the container's /proc belongs to another PID namespace.
 	if _, err := os.Readlink(shim + "/root/proc/self"); own && err != nil {
 		dirs := []string{shim}
 		inside, _ := filepath.Glob(shim + "/root/proc/[0-9]*") // the pattern is valid

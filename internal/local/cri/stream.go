@@ -79,7 +79,7 @@ func (s streamRuntime) Exec(ctx context.Context, id string, argv []string, in io
 	return x.wait()
 }
 
-// writer converts a writer so that nil stays nil: an interface that holds a nil io.WriteCloser is not nil.
+// writer converts w to an io.Writer; nil stays nil.
 func writer(w io.WriteCloser) io.Writer {
 	if w == nil {
 		return nil
@@ -205,7 +205,7 @@ func writeFrames(w io.Writer, frames <-chan frame, done <-chan struct{}) {
 	}
 }
 
-// copyFrames copies the command's output until the container exits.
+// copyFrames copies the command's output until the container exits, the client disconnects or a write fails.
 func copyFrames(r io.Reader, out, errOut io.Writer) error {
 	for {
 		kind, b, err := shim.ReadFrame(r)

@@ -98,7 +98,7 @@ func TestExecStreams(t *testing.T) {
 	}
 }
 
-// sizes is a terminal whose size the test changes.
+// sizes is a queue of sizes to which the test changes a terminal.
 type sizes chan remotecommand.TerminalSize
 
 func (s sizes) Next() *remotecommand.TerminalSize {

@@ -9,8 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// serviceRecords returns the records of a Service: the addresses and ports of its name. A headless Service gets a
-// record without data, so that its name exists.
+// serviceRecords returns the records of a Service: its addresses and named ports, or the alias of an ExternalName
+// Service. A record without data makes the name of a headless Service exist.
 func serviceRecords(s *corev1.Service, domain string) []record {
 	name := serviceName(s.Name, s.Namespace, domain)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -31,8 +31,8 @@ func serviceRecords(s *corev1.Service, domain string) []record {
 	return records
 }
 
-// sliceRecords returns the records of the endpoints of a headless Service. The name of each endpoint is derived from
-// its hostname or its address. For other Services, sliceRecords returns nothing.
+// sliceRecords returns the records of the ready endpoints of a headless Service. The name of each endpoint is derived
+// from its hostname or its address. For other Services, sliceRecords returns nothing.
 func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	if _, headless := s.Labels[corev1.IsHeadlessService]; !headless {
 		return nil

@@ -103,7 +103,7 @@ func (s *Server) Serve(ctx context.Context, address string) error {
 	return fmt.Errorf("serving DNS: %w", errors.Join(errs...))
 }
 
-// ServeDNS answers one message.
+// ServeDNS answers one message. Over UDP, it truncates the reply to the size that the client accepts.
 func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	_, overTCP := w.RemoteAddr().(*net.TCPAddr)
 	reply := s.answer(request, overTCP)

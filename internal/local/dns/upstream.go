@@ -38,7 +38,8 @@ func Socket(path string) *Upstream {
 	return &Upstream{unix: true, addresses: func() []string { return []string{path} }}
 }
 
-// ask forwards a question and returns the first answer, or a reply with SERVFAIL if no server answers.
+// ask forwards a question to one server after the other and returns the first answer, or a reply with SERVFAIL if no
+// server answers.
 func (u *Upstream) ask(request *dns.Msg, overTCP bool) *dns.Msg {
 	client := &dns.Client{Timeout: upstreamTimeout, UDPSize: dns.MaxMsgSize}
 	switch {
@@ -57,7 +58,7 @@ func (u *Upstream) ask(request *dns.Msg, overTCP bool) *dns.Msg {
 	return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
 }
 
-// ServeDNS answers one message with the upstream's reply. It asks again over TCP if the reply is truncated.
+// ServeDNS answers one message with the upstream's reply. If the reply over UDP is truncated, it asks again over TCP.
 func (u *Upstream) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	reply := u.ask(request, false)
 	if reply.Truncated {

@@ -1,6 +1,6 @@
 // Package dns is the cluster's name server. It answers for Services and their endpoints according to the Kubernetes DNS
-// specification (v1.1), and forwards every other question to the machine's own name servers. It has no records for
-// single pods. Start reading at Server.
+// specification (v1.1), and forwards every other question to the machine's own name servers. It has no records for pods
+// that are not endpoints of a Service. Start reading at Server.
 package dns
 
 import (
@@ -19,11 +19,11 @@ const ttl = 1
 // record is a DNS record of the cluster.
 type record struct {
 	name string // absolute and in lower case
-	data dns.RR // without a header, which lookup adds
+	data dns.RR // without a header, which lookup adds; nil for a record that only makes its name exist
 }
 
-// zone holds the records of the cluster by name. All records of one owner, which is the object that they are derived
-// from, are replaced together.
+// zone holds the records of the cluster by name. The owner of a record is the object that the record is derived from.
+// All records of one owner are replaced together.
 type zone struct {
 	mu     sync.RWMutex
 	owners map[string][]record
@@ -95,8 +95,9 @@ func parent(name string) string {
 	return rest
 }
 
-// lookup returns the records of a name and type. Their order is random, so that clients that use the first record are
-// spread over all records. exists reports whether there are records of any type at the name or below it.
+// lookup returns the records of a name with the given type, or the name's CNAME record. Their order is random, so that
+// clients that use the first record are spread over all records. exists reports whether there are records of any type
+// at the name or below it.
 func (z *zone) lookup(name string, kind uint16) (answers []dns.RR, exists bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()

@@ -1,4 +1,4 @@
-// Package freebind listens on addresses that the machine may get later.
+// Package freebind is for listening on addresses that the machine may get later.
 package freebind
 
 import (

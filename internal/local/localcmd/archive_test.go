@@ -48,7 +48,8 @@ func (u *user) awaitHistory(t *testing.T, text string, args ...string) {
 const ended = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "kept"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
 	"restartPolicy": {"policy": "Never"}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["echo", "What is kept"]}]}}}]}}`
 
-// restarted are jobs whose only replica fails, restarts at once, and fails again.
+// restarted is the format of a job, with a number in its name, whose only replica fails, restarts at once, and fails
+// again.
 const restarted = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "again-%d"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
 	"restartPolicy": {"policy": "OnFailure", "limit": 1}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["sh", "-c", "echo What failed; exit 1"]}]}}}]}}`
 

@@ -17,7 +17,8 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// ErrSilent is returned by commands that have already printed their output, so that only the exit code is set.
+// ErrSilent is the error of a command that has already printed its output. The program prints nothing more and exits
+// with code 1.
 var ErrSilent = errors.New("")
 
 // cluster is the --name flag, which all commands share.

@@ -56,7 +56,8 @@ func newLogs(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// copyLog prints the last tail lines of f. If follow is set, it continues with appended lines until ctx ends.
+// copyLog prints the last tail lines of f, or all lines if tail is negative. If follow is set, it continues with
+// appended lines until ctx ends.
 func copyLog(ctx context.Context, out io.Writer, f *os.File, tail int, follow bool) error {
 	if err := seekLines(f, tail); err != nil {
 		return err

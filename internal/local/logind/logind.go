@@ -143,7 +143,8 @@ func handshake(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
-// answer handles one message.
+// answer replies to a method call, and ignores other messages. It replies with an error to a method that it does not
+// know.
 func (s *Server) answer(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixConn, call *dbus.Message) error {
 	if call.Type != dbus.TypeMethodCall {
 		return nil
@@ -165,8 +166,7 @@ func (s *Server) answer(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixC
 	}})
 }
 
-// inhibit hands out a lock: the write end of a pipe. The lock is released when the pipe is closed, which also happens
-// if its holder dies.
+// inhibit hands out a lock: the write end of a pipe. The lock is released when its holder closes the pipe or dies.
 func (s *Server) inhibit(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixConn, call *dbus.Message) error {
 	r, w, err := os.Pipe()
 	if err != nil {

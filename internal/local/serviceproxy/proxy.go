@@ -69,7 +69,7 @@ type servicePort struct {
 	port               string // name of the Service's port
 }
 
-// Run serves until ctx ends.
+// Run serves until ctx ends. It then closes all listeners and connections and returns.
 func (p *Proxy) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
 		return
@@ -166,8 +166,9 @@ func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
 	return addresses
 }
 
-// Forward accepts connections until the listener is closed. It forwards each connection to the first address that
-// accepts it. It returns when all connections have ended, which is at the latest when ctx ends.
+// Forward accepts connections until the listener is closed. For each connection it calls addresses, and forwards the
+// connection to the first address that accepts it. Forward returns when all connections have ended. They end at the
+// latest when ctx ends.
 func Forward(ctx context.Context, l net.Listener, addresses func() []string) {
 	var connections sync.WaitGroup
 	defer connections.Wait()

@@ -65,7 +65,8 @@ type output struct {
 	clients map[*os.File]bool
 }
 
-// broadcast sends output to every attached client and disconnects those that fail.
+// broadcast sends output to every attached client and disconnects a client if the write fails or takes longer than
+// sendTimeout.
 func (o *output) broadcast(stream byte, b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,7 +135,7 @@ func accept(l *os.File) (*os.File, error) {
 }
 
 // serve answers clients until the listener fails. It does not wait for the clients, which may stay attached or silent
-// for any time. All of them end with the process, which keeps its state only in files.
+// for any time. They all disconnect when the process exits, and no state is lost, because it is only in files.
 func (c *control) serve(l *os.File) {
 	for {
 		conn, err := accept(l)

@@ -22,7 +22,7 @@ type logFile struct {
 	fd   int
 }
 
-// openLog opens a log file, or returns nil if file is empty.
+// openLog opens a log file, or returns nil if file is an empty string.
 func openLog(file string) (*logFile, error) {
 	if file == "" {
 		return nil, nil
@@ -35,7 +35,7 @@ func openLog(file string) (*logFile, error) {
 	return l, l.reopen()
 }
 
-// reopen continues in a new file of the same name, for log rotation.
+// reopen continues in a new file of the same name, for log rotation. Without a log (nil), it does nothing.
 func (l *logFile) reopen() error {
 	if l == nil {
 		return nil
@@ -76,7 +76,7 @@ type lines struct {
 	rest   []byte // text since the last end of line
 }
 
-// add logs the lines that b completes.
+// add logs the lines that b completes, and longer lines in parts of maxLine bytes.
 func (w *lines) add(b []byte) {
 	if w.log == nil {
 		return

@@ -17,10 +17,11 @@ type hostMount struct {
 	readOnly bool
 }
 
-// skippedTypes are file systems that a container does not need: namespaces, triggers, and roots of other containers.
+// skippedTypes are types of file systems that a container does not need: namespaces, automount points, roots of other
+// containers (overlays), and interfaces of the kernel.
 var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true, "rpc_pipefs": true, "binfmt_misc": true}
 
-// CoverSource is the source of the mounts with which the cluster covers the machine's directories for its kubelet.
+// CoverSource is the source of the mounts with which the cluster hides the machine's directories from its kubelet.
 // Containers see the directories below these mounts.
 const CoverSource = "t9k-local"
 
@@ -127,7 +128,7 @@ func bind(from, to string, recursive bool, attributes uint64) error {
 
 // source is the host's side of a mount.
 type source struct {
-	tree int
+	tree int    // file descriptor of a detached copy of the mount
 	path string // without symbolic links
 }
 
@@ -191,7 +192,7 @@ func coverWithEmpty(dir string) error {
 	return nil
 }
 
-// attachOne mounts one source and returns its destination without symbolic links.
+// attachOne mounts one source, the detached mount fd, and returns its destination without symbolic links.
 func attachOne(m Mount, fd int) (target string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -286,7 +287,7 @@ func create(p string, dir bool) error {
 	return f.Close()
 }
 
-// coverWithCopy mounts a directory in memory over dir that has the same entries and accepts new ones.
+// coverWithCopy mounts over dir a directory in memory that has the same entries and accepts new ones.
 func coverWithCopy(dir string) error {
 	st, err := os.Stat(dir)
 	if err != nil {

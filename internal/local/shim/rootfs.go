@@ -35,7 +35,8 @@ func (r *rootfs) build() error {
 		return err
 	}
 	r.root = path.Join(r.dir, "root")
-	// The sources are opened before the mounts become slaves: a bidirectional mount must stay a peer of the host's.
+	// The sources are opened before the mounts become slaves, because a bidirectional mount must stay a peer of the
+	// host's.
 	sources, err := openSources(r.spec.Mounts)
 	if err != nil {
 		return err

@@ -10,15 +10,16 @@ import (
 )
 
 // Name is the argv[0] under which a program that imports this package becomes a shim. Its working directory is then the
-// container's directory, file descriptor 3 the write end of the status pipe, and 4 the read end of the go pipe.
+// container's directory, file descriptor 3 is the write end of the status pipe, and 4 is the read end of the start
+// pipe.
 //
-// The shim prepares the container and waits for one byte on the go pipe. End of file means that the server died: the
-// shim then exits without having started anything. Otherwise it starts the command and writes to the status pipe:
-// [StatusOK], followed by remarks, one per line, or else the reason why the container cannot run.
+// The shim prepares the container and waits for one byte on the start pipe. End of file means that the server died, and
+// the shim exits without starting the command. Otherwise it starts the command. To the status pipe it writes [StatusOK]
+// followed by remarks, one per line, or the reason why the container cannot run.
 const Name = "t9k-shim"
 
-// Pause as the only argument starts a process that holds a PID namespace and reaps the processes that exit in it. It
-// starts when it reads a byte from file descriptor 3, and exits if it reads end of file.
+// Pause is the only argument of a process that holds a PID namespace and reaps the processes that exit in it. The
+// process begins when it reads a byte from file descriptor 3, and exits if it reads end of file.
 const Pause = "pause"
 
 // StatusOK is the first line on the status pipe if the command runs.
@@ -41,7 +42,7 @@ type Spec struct {
 	Env  []string // KEY=VALUE, each key once
 	Cwd  string   // created if it does not exist
 
-	LogPath   string // the CRI log on the host, empty for none
+	LogPath   string // path of the CRI log on the host; empty for none
 	TTY       bool
 	Stdin     bool // keep standard input open for attach; otherwise it is /dev/null
 	StdinOnce bool // close it when the first attached client disconnects
@@ -77,8 +78,8 @@ type Exit struct {
 	Message  string
 }
 
-// LookPath finds a program in the container's PATH and working directory. It uses the file system of the calling
-// thread.
+// LookPath finds a program in the container's PATH, whose relative entries refer to Cwd. It returns a name with a slash
+// unchanged. It uses the file system of the calling thread.
 func (s *Spec) LookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
