@@ -64,7 +64,8 @@ type LogText struct {
 	Created time.Time `json:"created"`
 	Role    string    `json:"role"`
 	Rank    int       `json:"rank"`
-	// Attempt counts from 0, as Attempt.Number does. A replica that was scaled away and back counts from 0 again.
+	// Attempt counts from 0, as Attempt.Number does. If scaling removes a replica and later adds it again, its
+	// attempts count from 0 again.
 	Attempt   int    `json:"attempt"`
 	Container string `json:"container"`
 	// Cut is true if the beginning of the log is missing.

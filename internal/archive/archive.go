@@ -1,6 +1,6 @@
-// Package archive defines the records that are kept of jobs, so that users can look up a job after its deletion: the
-// last observed job, the attempts of its replicas, its events and the ends of its logs. It is pure: it computes records
-// from objects, and usage sums from records. Package store keeps the records, and package recorder writes them. Start
+// Package archive defines the records of jobs, so that users can look up a job after its deletion: the last observed
+// job, the attempts of its replicas, its events and the ends of its logs. It is pure: it computes records from
+// objects, and usage sums from records. Package store keeps the records, and package recorder writes them. Start
 // reading at JobOf.
 package archive
 
@@ -19,10 +19,10 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Job is what the archive stores of a job.
+// Job is the record of a job.
 type Job struct {
 	UID string `json:"uid"`
-	// Version is the resourceVersion as a number. Only a record with a larger version replaces a record.
+	// Version is the resourceVersion as a number. The store replaces a record only by one with a larger version.
 	Version   int64  `json:"-"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -41,8 +41,8 @@ type Job struct {
 	Gone time.Time `json:"gone,omitzero"`
 	// Object is the last observed job. Lists omit it.
 	Object json.RawMessage `json:"object,omitempty"`
-	// Conditions are the conditions that the job has now. The store also keeps earlier conditions that have changed
-	// since.
+	// Conditions are the current conditions in a record that JobOf returns. In a record that the store returns, they
+	// are all conditions that the job has had, oldest first. Lists omit them.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type Condition struct {
 	Since   time.Time `json:"since"`
 }
 
-// JobOf returns the record of a job object.
+// JobOf returns the record of a job object. The record keeps the object without its managed fields.
 func JobOf(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	j, err := observed.New(kind, raw)
 	if err != nil {
@@ -83,7 +83,7 @@ func JobOf(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	return r, nil
 }
 
-// Observed returns the job object of a record.
+// Observed returns the job object of a record. It fails for a record from a list, because lists omit the object.
 func (r *Job) Observed() (*observed.Job, error) {
 	kind, err := kinds.ByName(r.Kind)
 	if err != nil {
@@ -96,7 +96,8 @@ func (r *Job) Observed() (*observed.Job, error) {
 	return observed.New(&kind, raw)
 }
 
-// Event is the record of an event about a job, or of a warning about one of its pods.
+// Event is the record of an event about a job, or of a warning about one of its pods. Job is the UID of the job. UID
+// is the UID of the event or, for a warning, POD-UID/REASON, so that a later warning replaces it.
 type Event struct {
 	UID     string          `json:"-"`
 	Version int64           `json:"-"`
@@ -105,7 +106,7 @@ type Event struct {
 	Object  json.RawMessage `json:"event"`
 }
 
-// EventOf returns the record of an event.
+// EventOf returns the record of an event. Its Job is the UID of the object that the event is about.
 func EventOf(e *corev1.Event) (*Event, error) {
 	version, err := versionOf(e)
 	if err != nil {
@@ -120,7 +121,7 @@ func EventOf(e *corev1.Event) (*Event, error) {
 	return &Event{UID: string(e.UID), Version: version, Job: string(e.InvolvedObject.UID), At: observed.EventTime(e).UTC(), Object: object}, nil
 }
 
-// Log is the end of the log of one container of an attempt.
+// Log is the end of the log of one container of an attempt. Attempt and Job are UIDs, and At is when the log was read.
 type Log struct {
 	Attempt, Job, Container string
 	At                      time.Time

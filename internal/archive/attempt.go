@@ -25,12 +25,13 @@ const (
 	Evicted Outcome = "Evicted"
 	// Stopped means that the pod was deleted while it ran, for example because its job was paused or had finished.
 	Stopped Outcome = "Stopped"
-	// Lost means that the pod ended while no recorder was running. Its end is the time at which it was last known to
-	// run, or at which it was found missing.
+	// Lost means that the pod ended while no recorder was running. Its end is estimated: it is the end of the job or,
+	// if the job had not ended, the last time at which a recorder was running.
 	Lost Outcome = "Lost"
 )
 
-// Attempt is the lifetime of one pod of a replica. Unknown times are zero.
+// Attempt is the lifetime of one pod of a replica. Job is the UID of the job, and Replica is the name of the pod,
+// which is the same for all attempts of a replica. Unknown times are zero.
 type Attempt struct {
 	UID     string `json:"uid"`
 	Version int64  `json:"-"`
@@ -38,8 +39,8 @@ type Attempt struct {
 	Replica string `json:"replica"`
 	Role    string `json:"role"`
 	Rank    int    `json:"rank"`
-	// Number counts the attempts of a replica from 0, as the label of the pod does. It starts again when the replica is
-	// scaled away and back. Users see its Ordinal.
+	// Number counts the attempts of a replica from 0, as the label of the pod does. It starts again when scaling
+	// removes the replica and later adds it again. Users see its Ordinal.
 	Number    int       `json:"attempt"`
 	Node      string    `json:"node,omitempty"`
 	Created   time.Time `json:"created"`
@@ -127,16 +128,17 @@ func (a *Attempt) settle(p *corev1.Pod) {
 	}
 }
 
-// Follow copies the outcome Stopped from the last record of the pod, because a newer version of the pod no longer shows
-// that the deletion of the pod ended it.
+// Follow keeps the outcome Stopped if last, the previous record of the pod, has it. Once the kubelet has confirmed the
+// end of a pod, the pod does not show that it was stopped by its deletion.
 func (a *Attempt) Follow(last *Attempt) {
 	if last.Outcome == Stopped && (a.Outcome == Failed || a.Outcome == Succeeded) {
 		a.Outcome, a.Cause = Stopped, ""
 	}
 }
 
-// MarkDeleted records that the pod no longer exists. at is when the recorder noticed this. inTime is true if the
-// recorder saw the deletion, and false if it found the pod missing, perhaps long after the pod ended.
+// MarkDeleted records that the pod no longer exists. It does nothing if the attempt has ended. at is the end of the
+// attempt if the pod does not show its end. inTime is true if the recorder saw the deletion, and false if it found the
+// pod missing, perhaps long after the pod ended.
 func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	if a.Outcome != "" {
 		return
@@ -163,8 +165,8 @@ func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	}
 }
 
-// allEnded returns when the last of a pod's containers ended; zero if one has not. The kubelet reports the ends of all
-// containers shortly before it removes the pod.
+// allEnded returns when the last of a pod's containers ended; zero unless all of them have ended. The kubelet reports
+// the ends of all containers shortly before it removes the pod.
 func allEnded(p *corev1.Pod) (over time.Time) {
 	for i := range p.Status.ContainerStatuses {
 		t := p.Status.ContainerStatuses[i].State.Terminated
@@ -188,7 +190,8 @@ func (a *Attempt) Held(from, to time.Time) time.Duration {
 	return max(0, end.Sub(later(a.Scheduled, from)))
 }
 
-// Same reports whether two records of one pod are equal in what changes, so that the second one need not be written.
+// Same reports whether two records of one pod have the same node, times, outcome and cause, so that the second one
+// need not be written.
 func (a *Attempt) Same(b *Attempt) bool {
 	return a.Node == b.Node && a.Scheduled.Equal(b.Scheduled) && a.Started.Equal(b.Started) && a.Ended.Equal(b.Ended) && a.Outcome == b.Outcome &&
 		a.Cause == b.Cause
@@ -206,7 +209,8 @@ func scheduledAt(p *corev1.Pod) time.Time {
 	return p.CreationTimestamp.UTC()
 }
 
-// endedAt returns when a pod without terminated containers ended: the time of the last change of its conditions.
+// endedAt returns when a pod without terminated containers ended: the time of the last change of its conditions, or
+// its creation time if it has no conditions.
 func endedAt(p *corev1.Pod) time.Time {
 	at := p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {
@@ -222,7 +226,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// slim returns a copy of a pod without the fields that no page shows. Commands and variables are in the job's manifest.
+// slim returns a copy of a pod without the fields that no page shows. Commands and environment variables are in the
+// job's manifest.
 func slim(p *corev1.Pod) *corev1.Pod {
 	s := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	s.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp,

@@ -11,15 +11,17 @@ import (
 
 // JobQuery selects jobs. A field with its zero value does not restrict the selection.
 type JobQuery struct {
-	// Text is a part of the job's name. Name is the whole name.
+	// Text is a part of the job's name, in upper or lower case. Name is the whole name.
 	Text, Name, Namespace, Kind, Queue, User, Phase string
 	// Outcome is a value that Job.Outcome returns.
 	Outcome string
-	// From and To select jobs that existed at some time between them.
+	// From selects jobs that had not ended or been deleted before this time. To selects jobs that were created before
+	// this time.
 	From, To time.Time
 	// Gone selects jobs that no longer exist.
 	Gone bool
-	// Limit is the largest number of jobs.
+	// Limit is the largest number of jobs. If it is zero, Store.Jobs returns all jobs, and Values omits the parameter,
+	// so that the API uses its default.
 	Limit int
 	// After selects the jobs that follow a position in the list.
 	After Cursor
@@ -72,7 +74,7 @@ func (c Cursor) String() string {
 // ErrCursor means that a text is not a valid cursor.
 var ErrCursor = errors.New("this is no place in a list")
 
-// ParseCursor parses the result of String.
+// ParseCursor parses the result of String. It returns ErrCursor if the text is not a cursor.
 func ParseCursor(text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{}, nil
@@ -124,7 +126,8 @@ func Refuse(status int, format string, args ...any) *Refusal {
 // Deleted is the outcome of a job that was deleted before it finished.
 const Deleted = "Deleted"
 
-// Outcome returns Deleted for a job that was deleted before it finished, and the phase of any other job.
+// Outcome returns Deleted for a job that was deleted before it finished. For any other job, it returns the phase, or
+// New if the job has no phase yet.
 func (r *Job) Outcome() string {
 	switch {
 	case r.Ended.IsZero() && !r.Gone.IsZero():

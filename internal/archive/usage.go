@@ -95,7 +95,8 @@ func (s *Sums) Add(h *Held) {
 	}
 }
 
-// each calls f for each step in which the attempt held its resources.
+// each calls f for each step in which the attempt held its resources, with the time for which it held them in this
+// step.
 func (s *Sums) each(h *Held, f func(step int, held time.Duration)) {
 	if s.Span.Step == 0 {
 		if held := h.Held(s.Span.From, s.Span.To); held > 0 {

@@ -30,7 +30,7 @@ const (
 	maxLine = KeptBytes
 	// atOnce is the largest number of logs that are read at the same time.
 	atOnce = 32
-	// readTime is the timeout of one request, and tries is the largest number of requests.
+	// readTime is the timeout of one request, and tries is how often the reader tries to read one log.
 	readTime = 20 * time.Second
 	tries    = 3
 )
@@ -47,8 +47,8 @@ type logReader struct {
 	begun, early map[string]bool
 }
 
-// read reads the logs of a pod that has ended or is being deleted. The logs of a deleted pod are read early, because
-// they may be gone once the pod has ended.
+// read reads the logs of a pod that has ended or is being deleted. It reads the logs of a pod that is being deleted
+// early, because they may be gone once the pod has ended.
 func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt) {
 	if !l.begin(a) {
 		return
@@ -80,6 +80,7 @@ func withLogs(p *corev1.Pod) (names []string) {
 	return names
 }
 
+// begin reports whether the logs of an attempt must be read, and notes that they are being read.
 func (l *logReader) begin(a *archive.Attempt) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +106,8 @@ func (l *logReader) forget(uid string) {
 	delete(l.early, uid)
 }
 
-// container reads the end of the log of a container.
+// container reads the end of the log of a container and passes it to emit, unless the log is empty or belongs to a
+// later pod of the same name.
 func (l *logReader) container(ctx context.Context, p *corev1.Pod, a *archive.Attempt, container string) error {
 	var err error
 	for try := range tries {
@@ -214,8 +216,8 @@ func (t *tail) add(line []byte) {
 	}
 }
 
-// clockTolerance is how much later than the recorded end of an attempt its log may begin: the end is recorded in whole
-// seconds, and one second is added.
+// clockTolerance is how much later than the recorded end of an attempt its log may begin. One second is needed because
+// the end is recorded in whole seconds. The other second is a margin.
 const clockTolerance = 2 * time.Second
 
 // later reports whether the log began after the end of the attempt and therefore belongs to the next pod of the same

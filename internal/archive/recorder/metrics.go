@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// sizeTime is the timeout of the query for the archive's size, for which a scrape waits.
+// sizeTime is the timeout of the query for the archive's size. A scrape waits for this query.
 const sizeTime = 2 * time.Second
 
 var (
@@ -48,7 +48,7 @@ func (r *Recorder) lag(now time.Time) time.Duration {
 	return 0
 }
 
-// written records that the last batch is in the archive.
+// written records that no batch is being written.
 func (r *Recorder) written() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

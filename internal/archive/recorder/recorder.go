@@ -30,8 +30,8 @@ import (
 
 // Options configure a recorder.
 type Options struct {
-	// Config is the client configuration. Its user may list and watch jobs, pods and events, and get pods/log and the
-	// namespace kube-system. The recorder uses no other rights.
+	// Config is the client configuration. Its user must be allowed to list and watch jobs, pods and events, and to get
+	// pods/log and the namespace kube-system. The recorder uses no other rights.
 	Config *rest.Config
 	Store  *store.Store
 	// Namespace is the namespace to record; empty for all.
@@ -70,14 +70,16 @@ type Recorder struct {
 	writes  *prometheus.CounterVec
 }
 
-// attempt is the part of the last record of an existing pod that the recorder compares, and the namespace of the pod.
+// attempt is the last record of an existing pod with only the fields that the recorder needs, and the namespace of the
+// pod.
 type attempt struct {
 	archive.Attempt
 	namespace string
 }
 
-// Start starts a recorder and waits until the API server answers. It fails if the archive cannot be read or belongs to
-// another cluster. The recorder runs until ctx ends; then call Wait.
+// Start starts a recorder and waits until the API server answers. It fails if the client may not get the namespace
+// kube-system, or if the archive cannot be read or belongs to another cluster. The recorder runs until ctx ends; then
+// call Wait.
 func Start(ctx context.Context, o Options) (*Recorder, error) {
 	r := &Recorder{Options: o, more: make(chan struct{}, 1), attempts: map[string]*attempt{}, writes: metrics.ConsoleArchiveWrites.Counter()}
 	r.room = sync.NewCond(&r.mu)
@@ -131,7 +133,8 @@ func clusterUID(ctx context.Context, namespaces corev1client.NamespaceInterface)
 	}
 }
 
-// Settled returns a channel that is closed when the recorder has seen all existing objects that it may list.
+// Settled returns a channel that is closed when the recorder has read the first list of every resource. It remains
+// open while one of the resources cannot be listed.
 func (r *Recorder) Settled() <-chan struct{} { return r.settled }
 
 // Wait waits until the recorder has stopped and written its pending records.
@@ -141,7 +144,8 @@ func (r *Recorder) Wait() { r.running.Wait() }
 // again.
 const maxPending = 20_000
 
-// add calls f to add records to the pending batch. It waits while too many records are pending.
+// add calls f to add records to the pending batch. r.mu is locked during the call. add waits while too many records
+// are pending.
 func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 	r.mu.Lock()
 	for r.pending.Size() > maxPending && ctx.Err() == nil {
@@ -160,7 +164,8 @@ func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 
 // Delays and timeouts of the writer.
 const (
-	// aliveInterval is the longest time between two writes, which show that the recorder is running.
+	// aliveInterval is how long the writer waits for records before it writes an empty batch, which records that the
+	// recorder is running.
 	aliveInterval = 5 * time.Second
 	firstDelay    = 100 * time.Millisecond
 	maxDelay      = 5 * time.Second
@@ -169,7 +174,8 @@ const (
 	minWriteTimeout = 5 * time.Second
 )
 
-// write writes the pending records as soon as the previous write has finished.
+// write writes the pending records as soon as the previous write has finished, until ctx ends. It retries a write that
+// failed.
 func (r *Recorder) write(ctx context.Context) {
 	alive := time.NewTicker(aliveInterval)
 	defer alive.Stop()
@@ -244,7 +250,7 @@ func (r *Recorder) job(ctx context.Context, kind *kinds.Kind, raw *unstructured.
 	})
 }
 
-// jobsAre records that jobs of a kind no longer exist. present holds the UIDs of all jobs of the kind that exist.
+// jobsAre records which jobs of a kind no longer exist. present holds the UIDs of all jobs of the kind that exist.
 func (r *Recorder) jobsAre(ctx context.Context, kind *kinds.Kind, present map[string]bool) {
 	r.add(ctx, func(b *store.Batch) {
 		for uid, of := range r.kinds {
@@ -298,7 +304,7 @@ func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 	})
 }
 
-// podsAre records that the pods of attempts no longer exist. present holds the UIDs of all pods that exist.
+// podsAre records which attempts no longer have a pod. present holds the UIDs of all pods that exist.
 func (r *Recorder) podsAre(ctx context.Context, present map[string]bool) {
 	r.add(ctx, func(b *store.Batch) {
 		for uid := range r.attempts {
@@ -350,9 +356,10 @@ func (r *Recorder) addEarly(ctx context.Context, b *store.Batch, pod types.UID) 
 	r.early = slices.DeleteFunc(r.early, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod && r.addWarning(ctx, b, e) })
 }
 
-// addWarning adds a warning if its pod belongs to a job. The warning replaces an earlier one about the same pod with
-// the same reason, because a job can wait for days and get new warnings about each pod every hour. Events from other
-// namespaces are ignored, because their authors can name any UID.
+// addWarning adds a warning if its pod belongs to a job. It returns false if the recorder does not know the pod. The
+// warning replaces an earlier one about the same pod with the same reason, because a job can wait for days and get new
+// warnings about each pod every hour. Events in another namespace than the pod's are ignored, because their authors
+// can name any UID.
 func (r *Recorder) addWarning(ctx context.Context, b *store.Batch, e *corev1.Event) bool {
 	a := r.attempts[string(e.InvolvedObject.UID)]
 	if a == nil || a.namespace != e.Namespace {

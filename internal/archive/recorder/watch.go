@@ -94,7 +94,7 @@ func (l *latch) done() func() {
 	})
 }
 
-// watch lists and watches a resource until ctx ends.
+// watch starts to list and watch a resource. The watch runs until ctx ends.
 func (r *Recorder) watch(ctx context.Context, lw cache.ListerWatcher, object runtime.Object, s cache.ReflectorStore) {
 	reflector := cache.NewReflectorWithOptions(lw, object, s, cache.ReflectorOptions{})
 	r.running.Go(func() { reflector.RunWithContext(ctx) })
@@ -125,7 +125,8 @@ func (r *Recorder) pods() *cache.ListWatch {
 
 // stream forwards the objects that a watch delivers and stores nothing. It implements cache.ReflectorStore.
 type stream[T any] struct {
-	// seen is called with each new or changed object, and all with each complete list.
+	// seen is called with each object of a list and with each new, changed or deleted object; gone is true for a
+	// deleted one. all is called with each complete list, after seen.
 	seen func(o T, gone bool)
 	all  func([]T)
 }

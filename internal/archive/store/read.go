@@ -77,8 +77,8 @@ func within(places []Place) (string, []any) {
 
 const jobColumns = "j.uid, j.version, j.kind, j.namespace, j.name, j.queue, j.username, j.phase, j.why, j.created, j.ended, j.replicas, j.restarts, j.gone"
 
-// Jobs returns the selected jobs in the given places without their objects, newest first. If places is nil, jobs may be
-// anywhere; a place without a namespace stands for all namespaces.
+// Jobs returns the selected jobs in the given places without their objects and conditions, newest first. If places is
+// nil, jobs may be anywhere; a place without a namespace stands for all namespaces.
 func (s *Store) Jobs(ctx context.Context, places []Place, q *archive.JobQuery) ([]*archive.Job, error) {
 	where, args := conditions(places, q)
 	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid DESC"
@@ -103,7 +103,8 @@ func scanJob(rows *sql.Rows, more ...any) (*archive.Job, error) {
 	return j, err
 }
 
-// Job returns a job with its object and all conditions that it has had, oldest first.
+// Job returns a job with its object and all conditions that it has had, oldest first. It returns ErrNone if the
+// archive does not have the job.
 func (s *Store) Job(ctx context.Context, uid string) (*archive.Job, error) {
 	var j *archive.Job
 	err := s.query(ctx, "SELECT "+jobColumns+", j.object FROM jobs j WHERE j.uid = ?", []any{uid}, func(rows *sql.Rows) error {
@@ -149,8 +150,9 @@ func scanAttempt(rows *sql.Rows, a *archive.Attempt, pod *string) error {
 	return json.Unmarshal([]byte(requests), &a.Requests)
 }
 
-// Attempts returns the attempts of all replicas of a job with their pods, sorted by replica and creation. The numbers
-// of a replica start again when it is scaled away and back.
+// Attempts returns the attempts of all replicas of a job with their pods, sorted by role, rank and creation. The
+// creation decides before the number, because the numbers start again when scaling removes a replica and later adds it
+// again.
 func (s *Store) Attempts(ctx context.Context, job string) ([]*archive.Attempt, error) {
 	var all []*archive.Attempt
 	err := s.query(ctx, "SELECT "+attemptColumns+", a.pod FROM attempts a WHERE a.job = ? ORDER BY a.role, a.replica_rank, a.created, a.number", []any{job}, func(rows *sql.Rows) error {

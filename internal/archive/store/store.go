@@ -26,7 +26,7 @@ type Options struct {
 	JobLogs, AllLogs int64
 }
 
-// Defaults of Options.
+// Defaults of Options, in bytes.
 const (
 	DefaultJobLogs = 4 << 20
 	DefaultAllLogs = 1 << 30
@@ -162,7 +162,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	})
 }
 
-// script executes the statements of a migration.
+// script executes the statements of a migration. It replaces the variables $BYTES and $AND_REQUESTS by the words of
+// the database.
 func (t *tx) script(text string) {
 	words := strings.NewReplacer("$BYTES", "BLOB", "$AND_REQUESTS", ", requests")
 	if t.postgres {

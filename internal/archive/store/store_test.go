@@ -189,7 +189,7 @@ func TestMissedEndsAreBounded(t *testing.T) {
 		if j := get(t, s, "gone"); !j.Gone.Equal(at(3600)) {
 			t.Errorf("the job is gone since %s", j.Gone)
 		}
-		// If the pod existed after all, a later record of it replaces the loss.
+		// If the pod still exists, a later record of the pod replaces the lost one.
 		write(t, s, &Batch{Attempts: []*archive.Attempt{attempt("q", "gone", 2, func(a *archive.Attempt) { a.Outcome, a.Ended = archive.Succeeded, at(50) })}})
 		if a := only(t, s, "gone"); a.Outcome != archive.Succeeded || !a.Ended.Equal(at(50)) {
 			t.Errorf("after its end was seen: %s at %s", a.Outcome, a.Ended)

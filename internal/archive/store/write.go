@@ -22,7 +22,8 @@ type Batch struct {
 	Logs     []*archive.Log
 	// Gone holds the UIDs of jobs, and Lost the UIDs of attempts, that the recorder found missing at time At.
 	Gone, Lost []string
-	// At is when the batch was collected. The recorder has seen all events up to this time.
+	// At is when the batch was collected. The store keeps the largest At, as the last time at which a recorder was
+	// running.
 	At time.Time
 }
 
@@ -100,8 +101,8 @@ func (t *tx) attempt(a *archive.Attempt) {
 		string(a.Outcome), a.ExitCode, text(a.Cause), string(requests), text(string(a.Pod)))
 }
 
-// lost ends an attempt whose pod was found missing. The attempt's end is the end of its job or, if the job has not
-// ended, the last time at which the recorder was running.
+// lost ends an attempt whose pod was found missing at the time at. If the last observed pod does not show its end, the
+// end is the end of the job or, if the job has not ended, the last time at which a recorder was running.
 func (t *tx) lost(uid string, at time.Time) {
 	var pod string
 	var recording, ended, scheduled int64
@@ -127,7 +128,7 @@ func (t *tx) lost(uid string, at time.Time) {
 	t.exec(`UPDATE attempts SET outcome = ?, ended = ?, exit_code = ?, cause = ? WHERE uid = ?`, string(a.Outcome), milli(a.Ended), a.ExitCode, text(a.Cause), uid)
 }
 
-// log stores the log of a container, and drops the oldest logs of the job if the job's logs are larger than bound.
+// log stores the log of a container, and drops the oldest logs of the job until the job's logs fit into bound bytes.
 func (t *tx) log(l *archive.Log, bound int64) {
 	cut := 0
 	if l.Cut {
@@ -144,7 +145,7 @@ func (t *tx) log(l *archive.Log, bound int64) {
 // pruned is the number of oldest logs that are dropped per statement.
 const pruned = 100
 
-// prune drops the oldest logs until all logs together fit into bound.
+// prune drops the oldest logs until all logs together fit into bound bytes.
 func (t *tx) prune(bound int64) {
 	for t.err == nil {
 		var size int64

@@ -18,13 +18,14 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// Self is the access of the user whose credentials a client has.
+// Self implements Access for the user whose credentials a client has. It creates SelfSubjectAccessReviews with this
+// client.
 type Self struct{ Objects dynamic.Interface }
 
 // reviews is the resource with which callers ask for their own access.
 var reviews = authorization.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")
 
-// atOnce is the largest number of namespaces that one question reviews concurrently.
+// atOnce is the largest number of namespaces that one call of MayGet reviews concurrently.
 const atOnce = 16
 
 // MayGet implements Access.
@@ -49,7 +50,7 @@ func (s Self) MayGet(ctx context.Context, resource schema.GroupResource, namespa
 	return may, reviews.Wait()
 }
 
-// review returns whether the caller may get a resource in a namespace; an empty namespace means all namespaces.
+// review reports whether the caller may get a resource in a namespace; an empty namespace means all namespaces.
 func (s Self) review(ctx context.Context, resource schema.GroupResource, namespace string) (bool, error) {
 	attributes := map[string]any{"verb": "get", "group": resource.Group, "namespace": namespace}
 	attributes["resource"] = resource.Resource

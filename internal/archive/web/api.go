@@ -71,7 +71,7 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(archive.Error{Error: err.Error()}) // the client has closed the connection
+	_ = json.NewEncoder(w).Encode(archive.Error{Error: err.Error()}) // fails only if the client has closed the connection
 }
 
 // csvTable is a response in CSV instead of JSON.
@@ -97,7 +97,7 @@ func (a *API) handler(serve func(*http.Request, *Reader) (any, error)) http.Hand
 		if table, ok := answer.(*csvTable); ok {
 			w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 			w.Header().Set("Content-Disposition", `attachment; filename="usage-by-`+string(table.by)+`.csv"`)
-			_ = archive.WriteCSV(w, table.by, table.rows) // the client has closed the connection
+			_ = archive.WriteCSV(w, table.by, table.rows) // fails only if the client has closed the connection
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -123,7 +123,7 @@ func logs(r *http.Request, in *Reader) (any, error) {
 	return in.Logs(r.Context(), r.PathValue("uid"), r.URL.Query().Get("replica"))
 }
 
-// defaultSpan is the time span, ending now, that usage covers if the request does not set one.
+// defaultSpan is the length of the time span that usage covers if the request does not set the beginning.
 const defaultSpan = 30 * 24 * time.Hour
 
 func usage(r *http.Request, in *Reader) (any, error) {

@@ -24,7 +24,8 @@ func (p *params) wrong(name, wanted string) {
 	}
 }
 
-// kind returns the name of a kind of job, whose parameter is not case-sensitive; empty without the parameter.
+// kind returns the name of the kind of job that the parameter kind selects in upper or lower case; empty without the
+// parameter.
 func (p *params) kind() string {
 	name := p.Get("kind")
 	if name == "" {

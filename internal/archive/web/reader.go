@@ -18,8 +18,9 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Reader reads the archive for the caller of one request, and returns only records that the caller may see. The API and
-// the console's pages read through it.
+// Reader reads the archive for the caller of one request, and returns only records that the caller may see. The API
+// and the console's pages read through it. If a record is missing or the caller may not see it, its methods return an
+// *archive.Refusal. A Reader is not safe for concurrent use.
 type Reader struct {
 	access Access
 	store  *store.Store
@@ -32,13 +33,13 @@ func NewReader(s *store.Store, access Access) *Reader {
 	return &Reader{access: access, store: s, known: map[store.Place]bool{}}
 }
 
-// may returns whether the caller may see the jobs of a place.
+// may reports whether the caller may see the jobs of a place.
 func (r *Reader) may(ctx context.Context, p store.Place) (bool, error) {
 	err := r.learn(ctx, []store.Place{p})
 	return r.known[p], err
 }
 
-// learn finds out which of the places the caller may see, with one question for each kind.
+// learn finds out which of the places the caller may see, with one call of Access.MayGet for each kind.
 func (r *Reader) learn(ctx context.Context, places []store.Place) error {
 	unknown := map[string][]string{}
 	for _, p := range places {
@@ -84,7 +85,7 @@ const (
 	maxLimit     = 1000
 )
 
-// Jobs returns the selected jobs that the caller may see, newest first.
+// Jobs returns the selected jobs that the caller may see, newest first. If q.Limit is zero, the list is empty.
 func (r *Reader) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error) {
 	places, err := r.places(ctx, q.Kind, q.Namespace)
 	if err != nil {
@@ -106,7 +107,7 @@ func (r *Reader) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobLis
 	return &list, nil
 }
 
-// find returns a job if the caller may see it.
+// find returns a job if the caller may see it, and otherwise a Refusal with status 404.
 func (r *Reader) find(ctx context.Context, uid string) (*archive.Job, error) {
 	missing := archive.Refuse(http.StatusNotFound, "the archive has no such job, or you may not see it")
 	j, err := r.store.Job(ctx, uid)
@@ -192,7 +193,7 @@ func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogLis
 func (r *Reader) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error) {
 	sums := archive.Sums{Span: q.Span, By: q.By, Extended: q.Extended}
 	if now := time.Now().UTC().Truncate(time.Second); sums.Span.To.After(now) {
-		sums.Span.To = now // running attempts have not used the future
+		sums.Span.To = now // a running attempt counts only up to the current time
 	}
 	if err := sums.Span.Check(); err != nil {
 		return nil, archive.Refuse(http.StatusBadRequest, "%s", err)

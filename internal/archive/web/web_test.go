@@ -18,7 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/archive/store"
 )
 
-// rights are resources in namespaces, such as "genericjobs in ns". The empty namespace stands for all namespaces.
+// rights holds the resources that a caller may get, such as "genericjobs in ns". The empty namespace stands for all
+// namespaces.
 type rights map[string]bool
 
 func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
@@ -108,7 +109,7 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 	}
 }
 
-// counted counts the questions to rights.
+// counted counts the calls of rights.MayGet, and the namespaces in these calls.
 type counted struct {
 	rights
 	questions, namespaces int
@@ -120,7 +121,7 @@ func (c *counted) MayGet(ctx context.Context, resource schema.GroupResource, nam
 	return c.rights.MayGet(ctx, resource, namespaces)
 }
 
-// TestReaderAsksOncePerKind verifies that a reader asks for all namespaces of a kind at once, and never again.
+// TestReaderAsksOncePerKind verifies that a reader asks for all namespaces of a kind at once, and only once.
 func TestReaderAsksOncePerKind(t *testing.T) {
 	f := newFixture(t)
 	access := &counted{rights: rights{"genericjobs in blue": true}}

@@ -27,7 +27,7 @@ import (
 const (
 	// timeout is the longest time that one review may take.
 	timeout = 10 * time.Second
-	// maxConcurrent is the largest number of namespaces that one question reviews concurrently.
+	// maxConcurrent is the largest number of namespaces that one call of List or MayGet reviews concurrently.
 	maxConcurrent = 16
 	// refusedFor is how long the refusal of a token is cached.
 	refusedFor = 2 * time.Second
@@ -38,7 +38,7 @@ const (
 
 // Reviews asks the API server to whom a token belongs and what users may do. It is safe for concurrent use.
 type Reviews struct {
-	// Client may create TokenReviews and SubjectAccessReviews.
+	// Client must be allowed to create TokenReviews and SubjectAccessReviews.
 	Client kubernetes.Interface
 	// TTL is how long an answer is cached.
 	TTL time.Duration
@@ -88,18 +88,18 @@ func identity(u *authentication.UserInfo) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// question is the question whether a user may do something.
+// question identifies an answer: the ID of the user, and what the user wants to do.
 type question struct {
 	user                                             string
 	verb, group, resource, subresource, in, instance string
 }
 
-// May returns whether a user may do something.
+// May reports whether a user may do something.
 func (r *Reviews) May(ctx context.Context, u *User, a *authorization.ResourceAttributes) (bool, error) {
 	return r.may(ctx, u, a, r.TTL)
 }
 
-// may returns whether a user may do something. A cached refusal is used only if it is younger than refused.
+// may reports whether a user may do something. A cached refusal is used only if it is younger than refused.
 func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAttributes, refused time.Duration) (bool, error) {
 	fresh := func(asked time.Time) bool { return r.rights.now().Sub(asked) < refused }
 	q := question{u.ID, a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
@@ -131,7 +131,7 @@ type Rights struct {
 }
 
 // List implements live.Rights. It reviews only the verb list: a user who may list a resource can see everything that a
-// watch shows. If a review fails, the resource counts as forbidden.
+// watch shows. If a review fails, the resource counts as forbidden in that namespace.
 func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.Scope {
 	may := func(namespace string, refused time.Duration) bool {
 		// may limits the time of the review.
@@ -178,7 +178,7 @@ func (r *Rights) MayGet(ctx context.Context, resource schema.GroupResource, name
 	return may, nil
 }
 
-// may returns whether the user may do something with a resource, such as pods/log, in a namespace; an empty namespace
+// may reports whether the user may do something with a resource, such as pods/log, in a namespace; an empty namespace
 // means all namespaces. A cached refusal is used only if it is younger than refused.
 func (r *Rights) may(ctx context.Context, verb string, resource schema.GroupResource, namespace string, refused time.Duration) (bool, error) {
 	of, part, _ := strings.Cut(resource.Resource, "/")

@@ -22,7 +22,8 @@ import (
 	"tensorstack.dev/batch/internal/origin"
 )
 
-// Admission implements server.Admission. It admits requests with a token that the API server accepts.
+// Admission implements server.Admission. It admits requests with a token that the API server accepts, and requests for
+// static files.
 type Admission struct {
 	Reviews *Reviews
 	// Config is the client configuration for the API server. Its credentials are not used.

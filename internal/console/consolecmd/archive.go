@@ -73,7 +73,8 @@ func (k *kept) collect(registry *prometheus.Registry) error {
 	return nil
 }
 
-// settled is closed when the recorder has seen all existing objects; nil if there is no archive.
+// settled returns a channel that is closed when the recorder has read all existing objects; nil if there is no
+// archive.
 func (k *kept) settled() <-chan struct{} {
 	if k.recorder == nil {
 		return nil
@@ -92,7 +93,8 @@ func (k *kept) close(ctx context.Context) {
 	}
 }
 
-// callerMay admits requests that the console has admitted.
+// callerMay returns the access of the caller of a request that the console has admitted. It refuses other requests,
+// and requests of callers without clients.
 func callerMay(w http.ResponseWriter, r *http.Request) web.Access {
 	caller := server.CallerOf(r.Context())
 	if caller == nil || caller.Objects == nil {

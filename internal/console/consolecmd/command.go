@@ -137,7 +137,7 @@ func (o *options) metrics(config *rest.Config, m *meters, kept *kept) (endpoint,
 	return e, err
 }
 
-// admission returns what authenticates the requests of browsers, with the sign-in if one is configured.
+// admission returns the Admission of the console, with the sign-in if one is configured.
 func (o *options) admission(config *rest.Config, m *meters) (*access.Admission, error) {
 	core, err := kubernetes.NewForConfig(m.countReviews(config))
 	if err != nil {

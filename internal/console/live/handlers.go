@@ -69,8 +69,8 @@ func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// replaced keeps the condition Paused that an update of a job has replaced. If the UID differs, the job was deleted and
-// created again, and replaced forgets the old one.
+// replaced keeps the condition Paused that an update of a job has replaced. If the UID differs, the job was deleted
+// and created again, and replaced drops what is kept of the old job.
 func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	was, ok := old.(kinds.Object)
 	is, same := now.(kinds.Object)
@@ -88,7 +88,8 @@ func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	}
 }
 
-// podHandler publishes the jobs and nodes of changed pods, and keeps deleted pods.
+// podHandler publishes the topics of a changed pod: the topic of its job, the topic of nodes and, while the pod waits,
+// the topic of queues. It keeps pods that are being deleted.
 func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		if topics, err := jobOfPod(o); err == nil {
@@ -114,8 +115,8 @@ func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// warningHandler publishes the jobs of the pods that warnings refer to. If the cache does not have the pod yet,
-// podHandler publishes the job later.
+// warningHandler publishes the topics of the jobs whose pods warnings are about. If the cache does not have the pod
+// yet, podHandler publishes the topic later.
 func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		e, ok := o.(*corev1.Event)
@@ -131,8 +132,9 @@ func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: publish, UpdateFunc: func(_, o any) { publish(o) }, DeleteFunc: func(o any) { publish(last(o)) }}
 }
 
-// notePod keeps a pod that is being deleted, if its job exists. Pods may outlive their job. Until the caches are filled,
-// it keeps the pods of all jobs, because the cache of the job may be filled later; then dropStray drops some of them.
+// notePod keeps a pod that is being deleted, if its job exists. Pods may outlive their job. Until the caches are
+// filled, it keeps the pods of all jobs, because the cache of the job may be filled later; then dropStray drops some
+// of them.
 func (c *Cache) notePod(o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok || p.DeletionTimestamp == nil {
@@ -170,7 +172,7 @@ func (c *Cache) exists(key string) bool {
 	return there && row.UID == key[i+1:]
 }
 
-// slim drops the fields that no page shows.
+// slim drops the managed fields of an object, which no page shows.
 func slim(o any) (any, error) {
 	if m, err := meta.Accessor(o); err == nil {
 		m.SetManagedFields(nil)
@@ -178,8 +180,8 @@ func slim(o any) (any, error) {
 	return o, nil
 }
 
-// slimPod drops all fields of a pod's spec except resource requests, the node and scheduler, the deadline, and
-// container names, and all annotations except the requesting user.
+// slimPod drops all fields of a pod's spec except the node, the scheduler, the overhead and the deadline, and the
+// names, resources and restart policies of containers. It drops all annotations except the requesting user.
 func slimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {

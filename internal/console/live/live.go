@@ -33,15 +33,16 @@ type Cache struct {
 	past past
 
 	mu sync.RWMutex
-	// rows holds the rows of all jobs by kind and key.
+	// rows holds the rows of all jobs by JobTopic.
 	rows map[string]view.JobRow
 
 	settled chan struct{}
 	running sync.WaitGroup
 }
 
-// Indices of the caches: byJob indexes pods by their job, byName events by the name of the involved object, byUID
-// events by the UID of the involved object, and waiting the pods that wait for the t9k-scheduler.
+// Indices of the caches. byJob indexes pods by the key of their job (keyOf), byName events by the topic of the
+// involved job (JobTopic), and byUID events by the UID of the involved object. waiting and onNode hold the value "yes"
+// for the pods that wait for the t9k-scheduler, and for the pods that are bound to a node and have not ended.
 const (
 	byJob   = "job"
 	byName  = "name"
@@ -71,7 +72,8 @@ func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, 
 	return c, nil
 }
 
-// Settled returns a channel that is closed when every cache holds all objects that the user may list.
+// Settled returns a channel that is closed when every cache has first been filled with the objects that the user may
+// list.
 func (c *Cache) Settled() <-chan struct{} { return c.settled }
 
 // Wait waits until the caches have stopped after the end of their context.

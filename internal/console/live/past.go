@@ -61,8 +61,9 @@ func (p *past) note(key string, pod *corev1.Pod) {
 	}
 }
 
-// asked returns a pod with the deletion time and grace period of its previous version, if there is one: when the
-// kubelet has confirmed that the pod has ended, the pod no longer shows when its deletion was requested.
+// asked returns a pod that shows when its deletion was requested. When the kubelet has confirmed that a pod has ended,
+// the pod does not show this, because its grace period is 0. asked then returns a copy with the deletion time and
+// grace period of last, the previous version of the pod, if there is one.
 func asked(last, pod *corev1.Pod) *corev1.Pod {
 	if last == nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds > 0 {
 		return pod

@@ -41,7 +41,8 @@ type source struct {
 const retryInterval = 30 * time.Second
 
 // run watches the resource until ctx is done. It lists all namespaces, or only the given namespace if the user may not
-// list all of them. run calls settled when it knows what the user may list and the store holds these objects.
+// list all of them. run calls settled when it knows what the user may list and the store holds these objects, and
+// changed when the rights of the user may have changed.
 func (s *source) run(ctx context.Context, namespace string, settled, changed func()) {
 	for ctx.Err() == nil {
 		within, permitted := s.probe(ctx, namespace)
@@ -65,8 +66,8 @@ func (s *source) run(ctx context.Context, namespace string, settled, changed fun
 	}
 }
 
-// probe determines where the user may list the resource. An error other than a refusal counts as permitted, because the
-// watch retries.
+// probe determines where the user may list the resource. within is empty if it is all namespaces. An error other than
+// Forbidden and NotFound counts as permitted, because the watch retries.
 func (s *source) probe(ctx context.Context, namespace string) (within string, permitted bool) {
 	list := func(in string) error {
 		r := s.client.Get().Resource(s.plural).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec)
@@ -153,7 +154,7 @@ func indexed[T any](s *source, index, value string) []T {
 	return objects[T](found)
 }
 
-// keyed returns the object of the store with a key; no object if there is none.
+// keyed returns a list of the object with a key; the list is empty if the store does not have it.
 func keyed[T any](s *source, key string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

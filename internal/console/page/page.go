@@ -178,7 +178,7 @@ func settled(d time.Duration) template.HTML {
 	return template.HTML(template.HTMLEscapeString(view.Age(d))) //nolint:gosec // escaped
 }
 
-// colour returns the CSS class of the colour of an owner.
+// colour returns the CSS class of the colour with a number; negative numbers share one class.
 func colour(n int) string {
 	if n < 0 {
 		return "kx"
@@ -186,7 +186,7 @@ func colour(n int) string {
 	return fmt.Sprintf("k%d", n)
 }
 
-// cells returns the positions of the lines between n units in percent.
+// cells returns the positions, in percent, of the lines between n units.
 func cells(n int) []float64 {
 	var all []float64
 	for i := 1; i < n; i++ {

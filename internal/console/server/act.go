@@ -40,7 +40,7 @@ func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// another returns the message that the job with this name is not the one that the page showed.
+// another returns the message that a job is not the one that the page showed, but a later one of the same name.
 func another(j *observed.Job) string {
 	return j.Ref() + " is another job than the page showed: that one was deleted, and another one has its name now. Look at it before you act on it."
 }
@@ -160,8 +160,8 @@ func listOf(query string) string {
 	return view.ParseJobFilter(v).Href()
 }
 
-// named returns the jobs that addresses of the form PATH?uid=UID name. left holds an error for each job that was
-// deleted, even if another job has its name now.
+// named returns the jobs at addresses of the form PATH?uid=UID. left holds an error for each job that was deleted or
+// is hidden from the user, even if another job has its name now.
 func (s *visit) named(addresses []string) (jobs []*observed.Job, left []error) {
 	for _, address := range addresses {
 		path, query, _ := strings.Cut(address, "?")

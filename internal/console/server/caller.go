@@ -34,8 +34,8 @@ type Caller struct {
 	ID string
 	// Rights reports what the caller may list; nil if the caller has the rights of the console itself.
 	Rights live.Rights
-	// Reads reports what the caller may get, which decides what the caller sees of the archive; nil if the API server is
-	// asked with the caller's clients.
+	// Reads reports what the caller may get, which decides what the caller sees of the archive; nil if the API server
+	// is asked with the caller's clients.
 	Reads Reads
 	// Objects and Core are clients with the caller's rights.
 	Objects dynamic.Interface
@@ -88,7 +88,8 @@ func (s *Server) handle(pattern string, f func(*visit, http.ResponseWriter, *htt
 	})
 }
 
-// guard returns a context that is cancelled when the caller may no longer have the stream.
+// guard returns a context that is cancelled when the caller may no longer have a stream. logsOf is the namespace of
+// the stream's logs; empty if it has none. The caller of guard must call the CancelFunc.
 func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	if s.Standing == nil {

@@ -22,8 +22,8 @@ const (
 	keepAlive = 20 * time.Second
 )
 
-// feeds holds the event streams of pages by address. Viewers of one address share a feed, so that a change is rendered
-// once for all of them.
+// feeds holds the event streams of pages by caller and address. Viewers of one address whose Caller.ID is equal share
+// a feed, so that a change is rendered once for all of them.
 type feeds struct {
 	mu   sync.Mutex
 	open map[string]*feed
@@ -49,7 +49,7 @@ func (s *Server) Close() {
 
 // feed is the event stream of one page. It runs while it has viewers; it does not depend on the viewer who started it.
 type feed struct {
-	// address is the address of the page. key is the key of the feed in feeds.
+	// address is the address of the page. key is the key of the feed in feeds: Caller.ID and the address.
 	address, key string
 	// start starts the feed; each viewer calls it, and only the first call has an effect.
 	start func()
@@ -94,7 +94,7 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 }
 
 // join adds a viewer to the feed of an address and a caller. The first message contains all sections, because the page
-// may have been rendered some time ago. After Close, join returns no feed.
+// may have been rendered some time ago. After Close, join returns nil.
 func (s *visit) join(ctx context.Context, address string, c content) (*feed, chan []byte) {
 	f := s.feedOf(ctx, address, c)
 	if f == nil {
@@ -199,7 +199,7 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 			return
 		case <-time.After(max(coalesce, time.Until(next))):
 		}
-		select { // later changes until then are rendered, too
+		select { // the rendering below includes the changes up to here
 		case <-notices:
 		default:
 		}

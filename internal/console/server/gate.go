@@ -47,12 +47,12 @@ const TokenLifetime = 15 * time.Minute
 // Local implements Admission for the browser of one user on this machine. The console acts with its own rights.
 type Local struct {
 	*Gate
-	// Objects and Core are clients with the rights of the user.
+	// Objects and Core are clients with the rights of the console.
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
 }
 
-// Admit implements Admission. Every caller is the owner of the cluster.
+// Admit implements Admission. All admitted requests have the same caller, who acts with Objects and Core.
 func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 	if !l.admit(w, r) {
 		return nil
@@ -99,7 +99,7 @@ func (g *Gate) redeem(token string) bool {
 	return true
 }
 
-// Token returns the token for the first URL.
+// Token returns the token for the first URL; empty if the token has been used, or if a key issues the tokens.
 func (g *Gate) Token() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +136,8 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// open starts a session if the token is valid, and redirects to the first page.
+// open starts a session if the token is valid. It redirects to the first page if the browser then has a session, and
+// otherwise refuses the request.
 func (g *Gate) open(w http.ResponseWriter, r *http.Request, token string) {
 	switch {
 	case g.redeem(token):

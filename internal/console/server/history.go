@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/internal/steer"
 )
 
-// History reads the archive on behalf of one caller. An error of type archive.Refusal reports an invalid request or a
-// missing right.
+// History reads the archive on behalf of one caller. An error of type *archive.Refusal reports an invalid request, a
+// missing record or a missing right.
 type History interface {
 	Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error)
 	Job(ctx context.Context, uid string) (*archive.JobDetails, error)
@@ -56,7 +56,8 @@ func (s *Server) handleHistory() {
 	}
 }
 
-// historyProblem answers a request that failed before any part of the response was sent.
+// historyProblem answers a request that failed before any part of the response was sent. It does nothing if err is
+// nil.
 func (s *visit) historyProblem(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *archive.Refusal
 	switch {
@@ -200,7 +201,7 @@ func (s *visit) historyLogStream(h History, w http.ResponseWriter, r *http.Reque
 			return nil // the client has disconnected
 		}
 	}
-	_ = out.send("end", []byte("the archive has no more")) // the client has disconnected
+	_ = out.send("end", []byte("the archive has no more")) // fails only if the client has disconnected
 	return nil
 }
 
@@ -253,6 +254,6 @@ func (s *visit) usageFile(h History, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	attachment(w, "text/csv; charset=utf-8", "usage-by-"+string(q.By)+".csv")
-	_ = archive.WriteCSV(w, q.By, view.SumsOf(list.Usage, f.MostUsed(list.Usage))) // the client has disconnected
+	_ = archive.WriteCSV(w, q.By, view.SumsOf(list.Usage, f.MostUsed(list.Usage))) // fails only if the client has disconnected
 	return nil
 }

@@ -19,7 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/archive/web"
 )
 
-// rights are resources in namespaces, such as "genericjobs in ns". The empty namespace stands for all namespaces.
+// rights holds the resources that a user may get, such as "genericjobs in ns". The empty namespace stands for all
+// namespaces.
 type rights map[string]bool
 
 func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {

@@ -70,8 +70,8 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 // readTime is the longest time that a page waits for a manifest.
 const readTime = 10 * time.Second
 
-// manifests returns a function that returns the manifest of a job as YAML, or the objects that the operator creates
-// from it, or the reason why these cannot be shown. The function reads the manifest again when the job changes. ctx
+// manifests returns a function that returns the text of manifestText for a job, or the reason why the job cannot be
+// read. The function reads the job from the API server again when its generation, labels or annotations change. ctx
 // must outlive the page.
 func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) string {
 	version, text := "", ""
@@ -91,8 +91,8 @@ func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) 
 	}
 }
 
-// manifestText returns the manifest of a stored job as YAML, or the objects that the operator creates from it, or the
-// reason why these cannot be shown.
+// manifestText returns the manifest of a stored job as YAML or, if asPods is true, the objects that the operator
+// creates from it. If it cannot, it returns the reason as a YAML comment.
 func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, asPods bool) string {
 	submitted := steer.Manifest(raw)
 	var text string

@@ -32,7 +32,7 @@ func linesInOrder(all []logItem) []view.LogLine {
 	return lines
 }
 
-// sendLines sends lines as an event with an ID.
+// sendLines sends lines as an event. The event has no ID if id is empty.
 func (e *events) sendLines(lines []view.LogLine, id string) error {
 	data, err := json.Marshal(lines)
 	if err != nil {

@@ -41,7 +41,8 @@ type logPod struct {
 	init bool
 }
 
-// replicasOf returns the names of a job's replicas, sorted by role and rank, and the main container of each role.
+// replicasOf returns the names of a job's replicas, sorted by role and rank, and the name of the main container of
+// each role.
 func replicasOf(j *observed.Job) (names []string, containers map[string]string) {
 	containers = map[string]string{}
 	n := j.Kind.Convert(j.Object)
@@ -114,8 +115,8 @@ func (p *logPod) ended() bool {
 
 func (p *logPod) failed() bool { return observed.End(p.pod).Failed }
 
-// source returns the LogSource of the log. It names the replica if the page shows several replicas, and an init
-// container that failed.
+// source returns the LogSource of the log. Its lines have the name of the log if the page shows several replicas, or
+// if the log is that of an init container.
 func (p *logPod) source(several bool) *view.LogSource {
 	s := &view.LogSource{Colour: view.ColourOf(p.index)}
 	if several || p.init {
@@ -124,7 +125,7 @@ func (p *logPod) source(several bool) *view.LogSource {
 	return s
 }
 
-// name returns the name of the log: that of the replica, and of an init container that failed.
+// name returns the name of the log: REPLICA, or REPLICA/CONTAINER for an init container that failed.
 func (p *logPod) name() string {
 	if p.init {
 		return p.replica + "/" + p.container
@@ -193,7 +194,7 @@ func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.Logs
 	p.AddAttempts(in, present, view.ArchivedPath(kept.UID))
 }
 
-// keptOf returns the archived records of a job; nil if there is no archive.
+// keptOf returns the archived records of a job; nil without an error if there is no archive.
 func (s *visit) keptOf(ctx context.Context, j *observed.Job) (*archive.JobDetails, error) {
 	if s.History == nil {
 		return nil, nil

@@ -26,10 +26,11 @@ const (
 	// flushInterval is how long lines are collected before they are sent. maxLinesPerMessage is the largest number of
 	// lines that are sent together.
 	flushInterval, maxLinesPerMessage = 150 * time.Millisecond, 5000
-	// mergePatience is how long a stream waits in vain for slow logs before it sends the lines of other logs without
-	// them.
+	// mergePatience is how long a stream waits for a line of slow logs before it sends the lines of the other logs
+	// without them.
 	mergePatience = 3 * time.Second
-	// goneTime is how long the log of a deleted pod is still read, because the pod's node may not answer.
+	// goneTime is how long a stream still reads the log of a deleted pod. It is limited, because the pod's node may
+	// not answer.
 	goneTime = 5 * time.Second
 )
 
@@ -54,7 +55,7 @@ func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if r.Method == http.MethodHead {
-		return // a script asks why its stream has ended
+		return // the script asks for the status code after its stream has ended
 	}
 	ctx, stop := s.guard(r.Context(), j.GetNamespace())
 	t := &logTail{visit: s, job: j, filter: f, after: parsePositions(r.URL.Query().Get("after")), lines: make(chan logItem, 1024), merged: make(chan struct{}),
@@ -67,8 +68,8 @@ func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 	t.send(ctx, newEvents(w), notices)
 }
 
-// logTail reads the logs of a job's pods. Only the goroutine of the request uses it, except for the fields that readers
-// use.
+// logTail reads the logs of a job's pods. Only the goroutine of the request uses it, except for visit, lines and
+// merged, which the readers use too.
 type logTail struct {
 	*visit
 	job    *observed.Job
@@ -168,7 +169,8 @@ func (t *logTail) look() (begun []*logReader) {
 	return begun
 }
 
-// rank sorts pods whose logs the viewer already has or that are shown before all others.
+// rank returns 0 for a pod whose log the viewer already has or whose replica is shown, and 1 for any other pod, so
+// that the other pods are sorted last.
 func (t *logTail) rank(p *logPod) int {
 	if _, known := t.after[keyOf(p.pod.UID)]; known || t.shown[p.replica] {
 		return 0
@@ -330,8 +332,8 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 	}
 }
 
-// idle ends the stream if no more lines can come, and otherwise keeps the connection alive. It is called while there
-// are no lines.
+// idle sends the end of the stream if no more lines can come, and otherwise keeps the connection alive. It is called
+// while there are no lines. quiet is when the last message was sent.
 func (t *logTail) idle(out *events, quiet *time.Time) (ended bool, err error) {
 	if why, over := t.over(); over && len(t.lines) == 0 {
 		return true, out.send("end", []byte(why))
@@ -343,7 +345,7 @@ func (t *logTail) idle(out *events, quiet *time.Time) (ended bool, err error) {
 	return false, nil
 }
 
-// over reports whether there will be no more lines, and why.
+// over reports whether there will be no more lines, and returns the reason for the user.
 func (t *logTail) over() (why string, over bool) {
 	for _, r := range t.readers {
 		if !isClosed(r.done) {

@@ -48,7 +48,7 @@ type Server struct {
 	mux     *http.ServeMux
 }
 
-// New returns a server.
+// New returns a server. The caller must call Close to end its streams.
 func New(o Options) *Server {
 	s := &Server{Options: o, pages: page.New(), checker: submit.NewChecker(), mux: http.NewServeMux()}
 	s.handle("GET /{$}", (*visit).jobs)
@@ -195,10 +195,10 @@ func (s *visit) nodes(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// errNoJob means that the job in an address does not exist.
+// errNoJob means that the job in an address does not exist, or that the caller may not see it.
 var errNoJob = errors.New("there is no such job, or you may not see it")
 
-// find returns the job in the path of a request.
+// find returns the job in the path of a request; errNoJob if it does not exist or the caller may not see it.
 func (s *visit) find(r *http.Request) (*observed.Job, error) {
 	kind := view.KindOf(r.PathValue("kind"))
 	if kind == nil {

@@ -106,7 +106,8 @@ func (s *visit) showSubmit(w http.ResponseWriter, r *http.Request, code int, in 
 	_, _ = w.Write(encode(sections))
 }
 
-// input returns the view input for a draft. problem is the error of the dry run; nil if the API server answered.
+// input returns the view input for a draft. problem is the error of the dry run or of the creation; nil if there was
+// none.
 func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	in := &view.SubmitInput{Text: d.Text, Namespace: d.Namespace, Names: true, Checked: true, Queues: s.Cache.Queues(), Nodes: s.Cache.Nodes(), Faults: faults(d.Faults)}
 	if problem != nil {
@@ -130,8 +131,8 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	return in
 }
 
-// render adds the objects that the operator would create for a job. It stops when their text reaches the limit or when an
-// object cannot be rendered, and returns the size of the text.
+// render adds the objects that the operator would create for a job. It stops when their text reaches the limit or when
+// an object cannot be rendered, and returns the size of the text.
 func render(o *view.Submitted, limit int) int {
 	size := 0
 	o.More = o.Job.Replicas()
@@ -171,8 +172,8 @@ func refs(all []submit.Created) string {
 	return strings.Join(names, ", ")
 }
 
-// pathOf returns the path of the job's page if exactly one job was created and the cache has it, and otherwise the path
-// of the list of jobs.
+// pathOf returns the path of the job's page if exactly one job was created and the cache has it, the path of the page
+// Submit if no job was created, and otherwise the path of the list of jobs.
 func (s *visit) pathOf(ctx context.Context, created []submit.Created) string {
 	var jobs []submit.Created
 	for _, c := range created {

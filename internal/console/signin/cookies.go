@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Limits of the session cookies. Browsers limit a cookie to 4,096 bytes, including its name and attributes.
+// Limits of the session cookies: the size of the value of one cookie in bytes, and the number of cookies. Browsers
+// limit a cookie to 4,096 bytes, including its name and attributes.
 const (
 	partSize = 3800
 	maxParts = 5
@@ -81,7 +82,8 @@ func (s *SignIn) Token(r *http.Request, site Site) string {
 	return token
 }
 
-// remember sets the session cookies and deletes remaining cookies of an earlier session.
+// remember sets the session cookies and deletes remaining cookies of an earlier session. It returns an error if the
+// token is too large.
 func remember(w http.ResponseWriter, r *http.Request, site Site, sealed string, until time.Time) error {
 	if len(sealed) > maxParts*partSize {
 		return fmt.Errorf("the token is too large for cookies: it takes %d bytes and not %d at most. Fewer groups in it would help", len(sealed), maxParts*partSize)

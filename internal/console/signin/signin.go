@@ -164,7 +164,8 @@ func (s *SignIn) client(p *provider, site Site) *oauth2.Config {
 		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, s.ExtraScopes...)}
 }
 
-// provider returns the discovery document of the issuer. It is fetched once.
+// provider returns the discovery document of the issuer. It fetches the document once; after a failure, it tries
+// again, at the earliest after retryAfter.
 func (s *SignIn) provider(ctx context.Context) (*provider, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

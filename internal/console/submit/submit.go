@@ -20,7 +20,7 @@ const (
 	MostText = 128 << 10
 	// MostObjects is the largest number of objects in a manifest.
 	MostObjects = 50
-	// maxFaults is the largest number of faults that one object is checked for.
+	// maxFaults is the largest number of faults that are reported of one object.
 	maxFaults = 100
 )
 

@@ -42,7 +42,7 @@ func ReadKey(path string) (Key, error) {
 	return k, nil
 }
 
-// Issue returns a new token with its time of issue.
+// Issue returns a new token that contains now as its time of issue.
 func (k Key) Issue(now time.Time) string {
 	body := make([]byte, bodySize)
 	binary.BigEndian.PutUint64(body, uint64(now.UnixNano()))

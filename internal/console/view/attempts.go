@@ -14,9 +14,10 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// attempt is the lifetime of one pod of a replica. Unknown times are zero.
+// attempt is the lifetime of one pod of a replica. number counts from 0, and over is when the attempt ended. Unknown
+// times are zero.
 type attempt struct {
-	// uid is the UID of the pod; empty if the console never saw the pod.
+	// uid is the UID of the pod; empty if neither the console nor the archive has seen the pod.
 	uid                               string
 	number                            int
 	created, scheduled, started, over time.Time
@@ -25,7 +26,8 @@ type attempt struct {
 	end state
 	// detail describes the end, for example "exit code 1".
 	detail string
-	// guessed is true if the console never saw the pod, so that the start of the attempt is an estimate.
+	// guessed is true if the start of the attempt is an estimate, because the console never saw the pod, or if its end
+	// is an estimate of the archive.
 	guessed bool
 }
 
@@ -44,7 +46,7 @@ type lane struct {
 func (l *lane) name() string { return l.role + "-" + strconv.Itoa(l.rank) }
 
 // lanesOf returns the attempts of every replica, sorted by role and rank, and the pauses of the job. It uses pods,
-// events and the job's status.
+// archived attempts, events and the job's status.
 func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	lanes := map[string]*lane{}
 	var order []string
@@ -118,7 +120,7 @@ func (in *JobInput) complete(l *lane, first int, ends []replaced) {
 	}
 }
 
-// maxLanes is the largest number of replicas that a timeline considers.
+// maxLanes is the largest number of replicas that a timeline adds from one list of omitted replicas in the status.
 const maxLanes = 20_000
 
 // attemptOf returns the attempt of a pod.
@@ -177,7 +179,8 @@ func failureText(code *int32, cause string) string {
 	return fmt.Sprintf("exit code %d, %s", *code, cause)
 }
 
-// deletedAt returns when the deletion of a pod was requested; its creation time if it was not.
+// deletedAt returns when the deletion of a pod was requested. If it was not requested, deletedAt returns the creation
+// time of the pod.
 func deletedAt(p *corev1.Pod) time.Time {
 	switch {
 	case p.DeletionTimestamp == nil:
@@ -266,7 +269,7 @@ func (l *lane) knows(at time.Time) bool {
 }
 
 // resumed returns the end of the last pause between two times; without such a pause, it returns from. The replica
-// cannot have run before then.
+// cannot have run during a pause.
 func (l *lane) resumed(from, to time.Time) time.Time {
 	for _, p := range l.pauses {
 		if p.to.After(from) && p.to.Before(to) {
@@ -303,8 +306,8 @@ func (in *JobInput) attemptsOf() map[string]int {
 	return all
 }
 
-// addUnseen adds an attempt to each replica that has ended and whose pod the console did not see, so that its lane is
-// not empty.
+// addUnseen adds an attempt to each replica that has ended and whose pod the console did not see, so that its lane
+// shows the end.
 func (in *JobInput) addUnseen(lanes map[string]*lane) {
 	s := in.Job.Status()
 	for i := range s.Tasks {

@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// TestPodAndArchiveShowTheSameEnd verifies that an attempt ends in the timeline as its replica does in the status of
-// the job, both from its pod and from its record in the archive.
+// TestPodAndArchiveShowTheSameEnd verifies that the timeline shows the same end of an attempt as the status of the
+// job, whether it reads the pod or the record in the archive.
 func TestPodAndArchiveShowTheSameEnd(t *testing.T) {
 	exited := func(code int32, at int) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", StartedAt: minute(1), FinishedAt: minute(at)}}

@@ -58,7 +58,8 @@ func (p *JobPage) LinkArchive(path string) {
 	}
 }
 
-// logsOfAttempt returns the URL of an archived log. pod is the UID of the attempt; empty if its number suffices.
+// logsOfAttempt returns the URL of an archived log. path is the path of the archived job, and number counts from 0.
+// pod is the UID of the attempt; empty if its number suffices.
 func logsOfAttempt(path, replica string, number int, pod string) string {
 	address := fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, replica, archive.Ordinal(number))
 	if pod != "" {

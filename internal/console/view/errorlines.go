@@ -7,7 +7,7 @@ import (
 )
 
 // errorScanner finds the lines of one log that report an error. It must get all lines in their order, because a
-// traceback has several lines and is marked as a whole. A line that may but need not report an error is not marked.
+// traceback has several lines and is marked as a whole. In case of doubt, a line is not marked.
 type errorScanner struct {
 	// tracebacks are the Python tracebacks that are not complete. Several processes may write tracebacks at the same
 	// time.
@@ -61,8 +61,8 @@ var (
 	stackFrame = regexp.MustCompile(`^\s+at \S|^\s+\.\.\. \d+ |^(Caused by|\s+Suppressed): `)
 )
 
-// errorWords holds texts of which every line that begins or reports an error contains at least one. Searching for them
-// is much cheaper than matching the expressions.
+// errorWords holds texts. Each line that begins or reports an error contains at least one of them, or has one of the
+// first characters that mayBeError checks. Searching for them is much cheaper than matching the expressions.
 var errorWords = []string{"rror", "ERROR", "xception", "nterrupt", "FATAL", "atal", "CRITICAL", "critical", "PANIC", "panic", "Traceback", "fault", "dumped", "emory", "No such", "not found",
 	"denied", "goroutine", "terminate", "what()", "Caused by", "Suppressed", "Killed", "Aborted", "Terminated", "()", "NCCL", "_STATUS_", "No space", "triggered", "on signal"}
 
@@ -189,8 +189,9 @@ func isFrame(line string) bool {
 	return line != "" && (line[0] == ' ' || line[0] == '\t' || strings.HasPrefix(line, "│") || strings.HasPrefix(line, "╰"))
 }
 
-// sameButDigits reports whether a line begins with a prefix, such as the prefix of a logger with the time, if digits
-// are considered equal. The digits of a rank are compared.
+// sameButDigits reports whether a line begins with a prefix, such as the prefix of a logger with the time, if all
+// digits are considered equal. It returns false for a prefix that ends with a rank, because the digits of ranks tell
+// processes apart.
 func sameButDigits(line, prefix string) bool {
 	if len(line) < len(prefix) || rankPrefix.MatchString(prefix) {
 		return false

@@ -16,8 +16,8 @@ var urgency = []state{stateFailed, stateEvicted, stateRestarting, stateQueued, s
 // number of replicas in each state, and sum their total. The state is empty if no replica has a state.
 type choice func(count map[state]int, sum int) (state, int)
 
-// group draws many replicas in about rows lanes. Replicas of one role with neighbouring ranks share a lane, which shows
-// the result of choose for each interval and the number of replicas in each state.
+// group draws many replicas in about rows lanes. Replicas of one role with neighbouring ranks share a lane. For each
+// interval, the lane shows the result of choose, and as its title the number of replicas in each state.
 func (t *Timeline) group(lanes []lane, s scale, rows int, choose choice) {
 	t.Grouped = (len(lanes) + rows - 1) / rows
 	for first := 0; first < len(lanes); {
@@ -76,7 +76,7 @@ func summary(count map[state]int) (text string, sum int) {
 	return text, sum
 }
 
-// mostUrgent chooses the most urgent state among the states of at least a tenth of the replicas.
+// mostUrgent chooses the most urgent of the states that at least a tenth of the replicas have.
 func mostUrgent(count map[state]int, sum int) (state, int) {
 	i := slices.IndexFunc(urgency, func(s state) bool { return 10*count[s] >= sum && count[s] > 0 })
 	if i < 0 {

@@ -10,9 +10,9 @@ import (
 type Hidden struct {
 	// What is the name of the hidden objects in the plural, for example "pods".
 	What string
-	// Within is the namespace of t9k ui if only its objects are shown; empty if no objects are shown.
+	// Within is the namespace of t9k ui if only its objects are shown; empty otherwise.
 	Within string
-	// Others is true if the user may list the objects in some namespaces only, and these are shown.
+	// Others is true if the page shows only the objects in the namespaces in which the user may list them.
 	Others bool `json:",omitempty"`
 }
 

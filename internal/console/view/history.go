@@ -65,8 +65,8 @@ func (f HistoryFilter) Narrow() bool {
 	return len(f.values()) > 0
 }
 
-// Query returns the query for the filter's page. problem names a value that was ignored because it is invalid; empty if
-// all values are valid.
+// Query returns the query for the filter's page. Query reads From, To and After in this order, and stops at the first
+// invalid value. problem tells the user about this value; empty if all values are valid.
 func (f HistoryFilter) Query() (q archive.JobQuery, problem string) {
 	q = archive.JobQuery{Text: f.Text, Namespace: f.Namespace, Queue: f.Queue, User: f.User, Outcome: f.Outcome, Gone: f.Gone, Limit: HistorySize}
 	if q.From, problem = timeOf(f.From, false); problem != "" {
@@ -105,7 +105,7 @@ type HistoryRow struct {
 	JobRow
 	// Gone is when the recorder noticed that the job was deleted; zero while the job exists.
 	Gone time.Time
-	// Took is the time from the creation to the end of the job; zero if it has not ended.
+	// Took is the time from the creation of the job to its end or deletion; zero while it exists and has not ended.
 	Took time.Duration
 }
 
@@ -153,7 +153,7 @@ type HistoryPage struct {
 	// First is the path of the first page; empty on that page. Next is the path of the next page; empty on the last
 	// page.
 	First, Next string
-	// Problem names an invalid value of the filter; empty if all values are valid.
+	// Problem tells the user that a value of the filter is invalid; empty if all values are valid.
 	Problem string
 }
 
@@ -186,7 +186,7 @@ func historyTabs(current string) []Link {
 	return []Link{{"Jobs", HistoryPath, current == HistoryPath}, {"GPU-hours", UsagePath, current == UsagePath}}
 }
 
-// Links returns links to archived jobs, each with its creation time. tail is what follows their paths.
+// Links returns links to archived jobs, each with its creation time and outcome. tail is appended to the path of each.
 func Links(jobs []*archive.Job, tail string) []Link {
 	var all []Link
 	for _, j := range jobs {

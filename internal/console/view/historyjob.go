@@ -25,7 +25,7 @@ type AttemptRow struct {
 	Created, Scheduled, Begun, Ended time.Time
 	Ran                              time.Duration
 	Logs                             string
-	// uid is the UID of the pod; empty if the console never saw the pod.
+	// uid is the UID of the pod; empty if it is not known.
 	uid string
 }
 
@@ -46,7 +46,7 @@ const shownAttempts = 500
 
 var historyJobTabs = []string{"attempts", "replicas", "events", "conditions", "manifest"}
 
-// HistoryJob returns the page of an archived job with one of its tabs.
+// HistoryJob returns the page of an archived job with the named tab open. An unknown name opens the first tab.
 func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPage, error) {
 	in, err := archivedInput(j, now)
 	if err != nil {
@@ -79,8 +79,8 @@ func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPa
 	return p, nil
 }
 
-// archivedInput converts the archived records of a job to a JobInput, as if the objects still existed. The timeline
-// ends when the job was found deleted.
+// archivedInput converts the archived records of a job to a JobInput. For a deleted job, Now is the time at which the
+// recorder noticed the deletion, so that the timeline ends there.
 func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	job, err := j.Observed()
 	if err != nil {
@@ -111,7 +111,8 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	return in, nil
 }
 
-// bury adapts the page to a deleted job: no replica is shown as running, whatever its last status was.
+// bury adapts the page to a deleted job. If the job was deleted before it finished, replicas that had not ended are
+// shown as deleted.
 func (p *HistoryJobPage) bury(j *archive.JobDetails) {
 	// The TensorBoard was deleted with the job.
 	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact })
@@ -166,8 +167,8 @@ func endText(r *archive.Attempt) string {
 
 var toneOfOutcome = map[archive.Outcome]Tone{"": Busy, archive.Succeeded: Good, archive.Failed: Bad, archive.Evicted: Wait, archive.Stopped: Quiet, archive.Lost: Quiet}
 
-// ambiguous returns the UIDs of attempts that share their replica and number with another one, as a map to themselves.
-// The numbers of a replica start again when it is scaled away and back.
+// ambiguous returns the UIDs of attempts that share their replica and number with another attempt, as a map from each
+// UID to itself. The numbers of a replica start again when scaling removes the replica and later adds it again.
 func ambiguous(all []*archive.Attempt) map[string]string {
 	type key struct {
 		replica string

@@ -22,7 +22,7 @@ type ArchivedLogs struct {
 	Pod string
 }
 
-// has reports whether a log is selected.
+// has reports whether the attempt of a log is selected.
 func (s *ArchivedLogs) has(l *archive.LogText) bool {
 	return (s.Attempt == 0 || s.Attempt == archive.Ordinal(l.Attempt)) && (s.Pod == "" || s.Pod == l.UID)
 }

@@ -20,7 +20,7 @@ type JobInput struct {
 	Job *observed.Job
 	// Pods are the job's pods, including deleted ones in their last observed state.
 	Pods []*corev1.Pod
-	// Attempts are the attempts of an archived job, which has no Pods.
+	// Attempts are archived attempts of the job. Their pods are not in Pods.
 	Attempts []*archive.Attempt
 	// Conditions are the conditions that the job has had, as far as they are known.
 	Conditions []batch.JobCondition
@@ -29,9 +29,9 @@ type JobInput struct {
 	// Groups are the groups of all jobs. Waiting are the pods that wait for nodes.
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
-	// Partial is true if the user may list groups and pods in some namespaces only.
+	// Partial is true if the user may list groups or pods only in some namespaces.
 	Partial bool
-	// Taken reports whether a job of the same kind and namespace has a name.
+	// Taken reports whether a job of the same kind and namespace has the given name.
 	Taken func(name string) bool
 	// OpensBoards is true if the page can open the job's TensorBoard.
 	OpensBoards bool
@@ -46,7 +46,7 @@ type Fact struct {
 	At time.Time
 }
 
-// ReplicaRow is the row of a replica on the page of a job.
+// ReplicaRow is the row of a replica on the page of a job. Attempt counts from 0.
 type ReplicaRow struct {
 	Name, Phase, Node, Detail string
 	Tone                      Tone
@@ -63,7 +63,8 @@ type ReplicaRow struct {
 type EventRow struct {
 	At              time.Time
 	Reason, Message string
-	// Pod is the pod of a warning. Others is the number of other pods with the same warning.
+	// Pod is the pod of a warning or, in a group, of the newest one. Others is the number of other pods with the same
+	// warning.
 	Pod    string
 	Others int
 	Count  int32
@@ -252,7 +253,7 @@ func (in *JobInput) fillReplicas(p *JobPage) {
 			r := &t.Replicas[k]
 			name := fmt.Sprintf("%s-%d", t.Type, observed.RankOf(r.Name))
 			attempt := r.Attempt
-			if r.Phase == batch.ReplicaDeleted && r.UID == "" && attempt > 0 { // it is the number of the next pod
+			if r.Phase == batch.ReplicaDeleted && r.UID == "" && attempt > 0 { // the number belongs to the next pod
 				attempt--
 			}
 			p.Replicas = append(p.Replicas, ReplicaRow{Name: name, Phase: string(r.Phase), Tone: toneOf(string(r.Phase)), Node: r.NodeName, Restarts: r.RestartCount,

@@ -29,7 +29,7 @@ type JobFilter struct {
 	Page int
 }
 
-// ParseJobFilter reads a filter from the values of a URL. It ignores invalid values.
+// ParseJobFilter reads a filter from the values of a URL. It ignores an invalid page or sort key.
 func ParseJobFilter(v url.Values) JobFilter {
 	f := JobFilter{Namespace: v.Get("ns"), Kind: v.Get("kind"), Queue: v.Get("queue"), User: v.Get("user"), Label: v.Get("label"),
 		Text: strings.TrimSpace(v.Get("q")), Sort: v.Get("sort"), Page: 1}
@@ -153,7 +153,8 @@ type JobsPage struct {
 	Rows    []JobRow
 	// Found is the number of jobs that the filter selects, and All the number of all jobs.
 	Found, All int
-	// First is the number of the first row, from 1.
+	// First is the number of the first row, from 1. Prev and Next are the paths of the neighbouring pages; empty if
+	// there is none.
 	First      int
 	Prev, Next string
 	// Namespaces, Kinds, Queues and Users are the values that the filter offers.

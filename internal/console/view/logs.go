@@ -30,7 +30,8 @@ func (l *LogLine) Time() time.Time {
 
 // LogView holds the common fields of pages of logs.
 type LogView struct {
-	// Stream and Download are the paths of the stream of lines and of the file. Stream is empty if there are no lines.
+	// Stream and Download are the paths of the stream of lines and of the file. Stream is empty if the filter has a
+	// problem, or if the archive has no lines.
 	Stream, Download string
 	// Command is the t9k command that prints the same logs.
 	Command string

@@ -19,7 +19,7 @@ const ShownLogs = 100
 type LogFilter struct {
 	// Role and Ranks select replicas by role and rank; empty selects all. Ranks is a list such as 0-3,7.
 	Role, Ranks string
-	// State is logFailed or logRunning; empty for any state.
+	// State is logFailed or logRunning; empty for any state. Times is true if the page shows the timestamps of lines.
 	State string
 	Times bool
 	// Problem explains why the filter cannot be parsed; empty if it can. A filter with a problem selects nothing.
@@ -99,12 +99,12 @@ func (f *LogFilter) Encode() string {
 	return v.Encode()
 }
 
-// One reports whether the filter selects a single replica by its name.
+// One reports whether the filter selects a single replica by its role and rank.
 func (f *LogFilter) One() bool {
 	return f.Role != "" && len(f.ranks) == 1 && f.ranks[0][0] == f.ranks[0][1]
 }
 
-// Selects reports whether the filter selects a replica.
+// Selects reports whether the filter selects a replica. failed and running are the states of the replica.
 func (f *LogFilter) Selects(role string, rank int, failed, running bool) bool {
 	switch {
 	case f.Problem != "" || f.Role != "" && f.Role != role:
@@ -166,7 +166,8 @@ func Logs(in *JobInput, f LogFilter) *LogsPage {
 // Several reports whether the page shows the lines of several replicas.
 func (p *LogsPage) Several() bool { return p.Many && !p.Filter.One() }
 
-// Describe sets the text about the last lines on the page: they come from shown of all selected replicas with output.
+// Describe sets the text about the last lines on the page. all is the number of selected replicas with output, and
+// shown is the number of replicas that the lines come from.
 func (p *LogsPage) Describe(shown, all int) {
 	if p.Filter.Problem != "" {
 		return
@@ -199,7 +200,7 @@ func LogNote(shown, all, failed int) string {
 	return text + " Select others by rank or state."
 }
 
-// AddArchived adds the archived attempts of the job.
+// AddArchived adds the archived attempts whose pods are not in in.Pods.
 func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 	seen := map[string]bool{}
 	for _, p := range in.Pods {

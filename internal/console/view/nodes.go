@@ -37,12 +37,13 @@ type Meter struct {
 // NodeTile shows one node on the page of nodes.
 type NodeTile struct {
 	ID, Name string
-	// State is "ready", "not ready" or "cordoned".
+	// State is "ready" or "not ready", followed by ", cordoned" if the node is cordoned.
 	State  string
 	Tone   Tone
 	Meters []Meter
 	Pods   int
-	// Href is the path of the page that lists the users of the node or, if this page lists them, of the page without.
+	// Href is the path of the page that lists the users of the node or, if this page lists them, of the page without
+	// the list.
 	Href string
 	// Users are the jobs on the node; nil unless the page lists them.
 	Users []NodeUser
@@ -95,7 +96,7 @@ const colours = 10
 // listedOwners is the largest number of owners in the legend.
 const listedOwners = 30
 
-// otherColour is the number of the colour of pods without a job or queue.
+// otherColour is the number of the colour of owners without a page, and of usage keys without a colour of their own.
 const otherColour = -1
 
 // maxCells is the largest number of units of a resource that are drawn individually.
@@ -107,8 +108,8 @@ type owned struct {
 	owner string
 }
 
-// nodesPath returns the path of the page of nodes that is coloured by some owners and lists the users of one node; of
-// none if listed is empty.
+// nodesPath returns the path of the page of nodes. by selects the owners that determine the colours, and listed is the
+// node whose users the page lists; empty for none.
 func nodesPath(by, listed string) string {
 	v := url.Values{}
 	if by != "job" {
@@ -120,8 +121,8 @@ func nodesPath(by, listed string) string {
 	return strings.TrimSuffix("/nodes?"+v.Encode(), "?")
 }
 
-// Nodes returns the nodes with the owners that use them, coloured by "job", "queue" or "user". It lists the users of one
-// node as text: a list of all nodes would make the page of a large cluster heavy.
+// Nodes returns the nodes with the owners that use them, coloured by "job", "queue" or "user". listed is the node
+// whose users the page lists as text. Lists for all nodes would make the page of a large cluster too large.
 func Nodes(in *NodesInput, by, listed string) NodesPage {
 	if by != "queue" && by != "user" {
 		by = "job"
@@ -190,8 +191,8 @@ func ownerOf(d *observed.Demand, by string) (name, href string) {
 	return "other pods", ""
 }
 
-// paint assigns a colour to each owner: the colour that the hash of its name selects or, if it is taken, the next
-// unused one.
+// paint assigns a colour to each owner: the colour that the hash of its name selects or, if this colour is taken, the
+// next one that is not. When all colours are taken, it starts again. Owners without a page have otherColour.
 func paint(owners map[string]*Owner) {
 	taken := map[int]bool{}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
@@ -279,7 +280,7 @@ func meter(name corev1.ResourceName, n *corev1.Node, pods []owned, owners map[st
 		m.Cells = int(whole.Value())
 	}
 	sum := corev1.ResourceList{}
-	var part resource.Quantity // what the last share stands for
+	var part resource.Quantity // the amount of the last share
 	for i := range pods {
 		request, ok := pods[i].Requests[name]
 		if !ok || request.IsZero() {

@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// interval is the time of a pause, at most until the end of the timeline.
+// interval is the time of a pause. If the job is still paused, the interval ends at JobInput.end.
 type interval struct{ from, to time.Time }
 
 // during reports whether a pause began during an attempt and therefore ended it.
@@ -16,12 +16,12 @@ func (p *interval) during(a *attempt) bool {
 	return p.from.After(a.created) && !p.from.Truncate(time.Second).After(a.over)
 }
 
-// pausedDuring reports whether a pause began during an attempt.
+// pausedDuring reports whether any pause of the job began during an attempt.
 func (l *lane) pausedDuring(a *attempt) bool {
 	return slices.ContainsFunc(l.pauses, func(p interval) bool { return p.during(a) })
 }
 
-// pausedAt reports whether the job was paused at a time.
+// pausedAt reports whether the job was paused at the given time.
 func (l *lane) pausedAt(at time.Time) bool {
 	return slices.ContainsFunc(l.pauses, func(p interval) bool { return !at.Before(p.from) && at.Before(p.to) })
 }
@@ -54,7 +54,7 @@ func (in *JobInput) turns() []turn {
 }
 
 // pauses returns the intervals in which the job was paused, oldest first. If only the end of a pause is known, the
-// pause begins at the end of the last attempt before it.
+// pause begins when the last attempt before that time ended.
 func (in *JobInput) pauses(lanes map[string]*lane) []interval {
 	var all []interval
 	var from time.Time
@@ -91,9 +91,10 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 	return last
 }
 
-// without calls add for each part of the time after an attempt in which the replica had no pod. If the replica gets
-// another attempt (waits), its state is restarting before a pause. After a pause, which ends running attempts, its
-// state is queued.
+// without calls add for each part of the time from the end of an attempt until to, in which the replica had no pod. If
+// waits is true, the replica gets another attempt: its state is restarting before the first pause and queued after a
+// pause, and it is queued from the beginning if a pause ended the attempt. If waits is false, without adds only the
+// pauses.
 func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
 	from, s := a.over, stateRestarting
 	for _, p := range l.pauses {

@@ -49,7 +49,8 @@ type WaiterRow struct {
 type QueueCard struct {
 	ID, Name string
 	Priority int32
-	// Notes are short descriptions of the queue's properties: closed, longest duration, not preemptible.
+	// Notes are short descriptions of the queue's properties: closed, longest duration, not preemptible, selected
+	// nodes.
 	Notes []string
 	Bars  []Bar
 	// Dominant is the share by which the scheduler sorts the queues, with its resource, as text; empty if the queue
@@ -156,7 +157,7 @@ func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	used, largest, text := amounts(q.Status.Allocated), 0.0, ""
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		_, bound := whole.Quota[name]
-		if !bound && len(in.Nodes) == 0 { // the user may not list them
+		if !bound && len(in.Nodes) == 0 { // the user may not list nodes
 			continue
 		}
 		if share := whole.Share(core.Resources{name: used[name]}); share > largest {
@@ -230,7 +231,7 @@ func toneOfShare(share float64) Tone {
 	return Busy
 }
 
-// share returns used as a percentage of whole.
+// share returns used as a percentage of whole. If whole is zero, it returns 0 if used is also zero, and otherwise 100.
 func share(used, whole resource.Quantity) float64 {
 	if w := whole.AsApproximateFloat64(); w > 0 {
 		return round(100 * used.AsApproximateFloat64() / w)
@@ -241,7 +242,8 @@ func share(used, whole resource.Quantity) float64 {
 	return 100
 }
 
-// amount returns a quantity as text: memory in Gi, all others in the format of Kubernetes.
+// amount returns a quantity as text: memory and ephemeral storage in Gi, CPU in cores, and other resources in the
+// format of Kubernetes.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", q.AsApproximateFloat64()/(1<<30)), ".0") + " Gi"

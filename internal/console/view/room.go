@@ -25,12 +25,12 @@ import (
 type RoomRow struct {
 	Name, Needs string
 	// Left is the unused quota of the queue, and Free the free capacity of the nodes. They are empty if there is no
-	// quota, or if the value is not known.
+	// quota, or if the value is not known. Short is true if Needs exceeds the unused quota or the free capacity.
 	Left, Free string
 	Short      bool
 }
 
-// Room is the estimate whether a job would start now.
+// Room is the estimate of whether a job would start now.
 type Room struct {
 	// Queue is empty for a job without a queue. Href is the link to the queue's card.
 	Queue, Href  string
@@ -39,7 +39,7 @@ type Room struct {
 	Rows         []RoomRow
 }
 
-// Verdicts.
+// Verdicts of Room.
 const (
 	startsNow  = "would start now"
 	maybeNow   = "may start now"
@@ -195,7 +195,8 @@ type freeNode struct {
 	free corev1.ResourceList
 }
 
-// freeNodes returns the schedulable nodes of a queue; none if the user may not list nodes.
+// freeNodes returns the schedulable nodes of a queue, or of the cluster if queue is nil; none if the user may not list
+// nodes.
 func (in *SubmitInput) freeNodes(queue *scheduling.Queue) []freeNode {
 	if len(in.Nodes.Hidden) > 0 {
 		return nil

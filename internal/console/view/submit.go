@@ -35,7 +35,8 @@ type SubmitInput struct {
 	Text, Namespace string
 	// Names is true if the manifest sets the namespace of every object.
 	Names bool
-	// Checked is false if no manifest was sent. Problem is the error if the dry run failed.
+	// Checked is false if no manifest was sent. Problem is the error if the dry run or the creation failed for a
+	// reason other than the manifest.
 	Checked bool
 	Problem string
 	Faults  []SubmitFault

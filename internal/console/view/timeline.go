@@ -34,7 +34,7 @@ type Segment struct {
 	Title string
 	// Text is a short text for segments that are wide enough; empty for others.
 	Text string
-	// Guessed is true if the start is not known.
+	// Guessed is true if the start or the end of the attempt is an estimate.
 	Guessed bool
 	// Heat is the shade of a cell of a heat map, from 1 to 4; 0 in other lanes.
 	Heat int `json:",omitempty"`

@@ -39,8 +39,8 @@ func newLife(now int, roles map[string]int32) *life {
 
 func minute(n int) metav1.Time { return at(60 * n) }
 
-// pod adds a pod of a replica that was created and started running at created, and was stopped at stopped. If stopped
-// is 0, the pod is still running.
+// pod adds a pod of a replica. The pod was created and started running at created, and was stopped at stopped. If
+// stopped is 0, the pod is still running.
 func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	name := fmt.Sprintf("j-%s-%d", role, rank)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(fmt.Sprintf("%s-%d", name, created)), CreationTimestamp: minute(created),

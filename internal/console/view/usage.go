@@ -56,8 +56,8 @@ const day = 24 * time.Hour
 // defaultDays is the number of days, including today, that the page shows by default.
 const defaultDays = 30
 
-// Query returns the query for the filter. Its steps are hours, days or weeks in UTC. problem names a value that was
-// ignored because it is invalid; empty if all values are valid.
+// Query returns the query for the filter. Its steps are hours, days or weeks in UTC. problem tells the user that a
+// value is invalid, or that the page shows another time span than the filter; empty otherwise.
 func (f UsageFilter) Query(now time.Time) (q archive.UsageQuery, problem string) {
 	now = now.UTC().Truncate(time.Second)
 	q = archive.UsageQuery{By: f.By, Namespace: f.Namespace}
@@ -104,7 +104,7 @@ type UsageBar struct {
 	Parts []UsagePart
 }
 
-// UsageKey is the total of a queue, namespace or user.
+// UsageKey is the total of a queue, namespace or user. Share is its percentage of the sum of all totals.
 type UsageKey struct {
 	Link
 	Hours  string
@@ -173,15 +173,15 @@ func SumsOf(all []archive.Usage, resource string) []archive.Usage {
 	return own
 }
 
-// MostUsed returns the resource that a filter selects; if it names none, the most used one.
+// MostUsed returns the resource that the filter selects; if it selects none, the resource that mostUsed chooses.
 func (f UsageFilter) MostUsed(all []archive.Usage) string {
 	resource, _ := mostUsed(all, f.Resource)
 	return resource
 }
 
-// mostUsed returns the selected resource and the names of all resources in the sums. If none is selected, it returns the
-// most used extended resource, such as a GPU. If there is none, it returns cpu, and without cpu nvidia.com/gpu. The names
-// always include the returned resource.
+// mostUsed returns the selected resource and the names of all resources in the sums. If none is selected, it returns
+// the most used extended resource, such as a GPU. If there is none, it returns cpu, and without cpu nvidia.com/gpu.
+// The names always include the returned resource.
 func mostUsed(all []archive.Usage, chosen string) (resource string, names []string) {
 	hours, set := map[string]float64{}, map[string]bool{}
 	for _, u := range all {

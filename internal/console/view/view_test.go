@@ -190,7 +190,7 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// manyReplicas returns a job with n replicas, of which those that failing selects have failed and all others run.
+// manyReplicas returns a job with n replicas. The replicas that failing selects have failed, and all others run.
 func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	replicas := int32(n)
 	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "big", CreationTimestamp: at(0)},
@@ -264,8 +264,8 @@ func TestQueuesShowRunningAndWaitingGroups(t *testing.T) {
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
 }
 
-// TestDominantShareIsThatOfTheScheduler verifies that a queue's dominant share names the same resource and total as the
-// scheduler's, in every rendering.
+// TestDominantShareIsThatOfTheScheduler verifies that the page of queues names the same dominant share, resource and
+// total as the scheduler uses, and the same ones each time it is rendered.
 func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	list := func(pairs ...string) corev1.ResourceList {
 		l := corev1.ResourceList{}
@@ -304,8 +304,8 @@ func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	}
 }
 
-// TestPlaceTellsWhenGroupsAreHidden verifies that the place of a job tells users who cannot see all groups that it counts
-// only the groups that they can see.
+// TestPlaceTellsWhenGroupsAreHidden verifies that the place of a job tells users who cannot see all groups that it
+// counts only the groups that they can see.
 func TestPlaceTellsWhenGroupsAreHidden(t *testing.T) {
 	in := world(t, "testdata/restarting.yaml")
 	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}

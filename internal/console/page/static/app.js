@@ -1,13 +1,15 @@
 // @ts-check
-// The console's script: it replaces what has changed, keeps ages up to date, and shows logs. Pages can be read without it.
+// The console's script. It replaces the parts of a page that have changed, keeps ages up to date, and shows logs. Users
+// can read the pages without it.
 'use strict';
 
 document.documentElement.classList.add('js');
 
-/** The units of durations in seconds, the largest one first. @type {[number, string][]} */
+/** The units of durations in seconds, largest first. @type {[number, string][]} */
 const units = [[365 * 86400, 'y'], [86400, 'd'], [3600, 'h'], [60, 'm'], [1, 's']];
 
-/** age writes a duration in its two largest units, as the server does. @param {number} seconds @returns {string} */
+/** age returns a duration in its two largest units, as view.Age on the server does.
+ * @param {number} seconds @returns {string} */
 function age(seconds) {
   const s = Math.max(0, Math.floor(seconds)), i = units.findIndex(([of]) => s >= of);
   if (i < 0) return '0s';
@@ -15,7 +17,7 @@ function age(seconds) {
   return `${Math.floor(s / of)}${unit}` + (rest ? rest + second : '');
 }
 
-/** tick writes the ages below an element. @param {ParentNode} root */
+/** tick updates the ages within an element. @param {ParentNode} root */
 function tick(root) {
   for (const t of root.querySelectorAll('time[datetime]')) {
     const text = age((Date.now() - Date.parse(t.getAttribute('datetime') || '')) / 1000);
@@ -25,7 +27,8 @@ function tick(root) {
 tick(document);
 setInterval(() => tick(document), 1000);
 
-/** replace puts HTML in place of the element with an id. It keeps what the user has selected and focused.
+/** replace replaces the element with an ID by HTML. It keeps the user's selection and focus, and does nothing while a
+ * popover in the element is open. If quiet is false, it highlights a row of a table.
  * @param {string} id @param {string} html @param {boolean} quiet */
 function replace(id, html, quiet) {
   const old = document.getElementById(id);
@@ -46,7 +49,7 @@ function replace(id, html, quiet) {
   if (focused) document.getElementById(focused)?.focus({preventScroll: true});
 }
 
-/** pick selects all jobs of the page with one box, which shows whether some or all are selected. */
+/** pick makes one checkbox select all jobs of the page. The checkbox shows whether some or all jobs are selected. */
 function pick() {
   const all = /** @type {HTMLInputElement | null} */ (document.getElementById('pick-all'));
   const boxes = () => /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll('#rows input[name=job]')]);
@@ -62,18 +65,18 @@ function pick() {
 }
 pick();
 
-// What is done in another tab leaves this page as it is: its question is answered, and would stop updates.
+// A form that opens another tab does not reload this page, so its popover is closed: an open popover stops updates.
 document.addEventListener('submit', e => {
   const form = /** @type {HTMLFormElement} */ (e.target);
   if (form.target === '_blank') /** @type {HTMLElement | null} */ (form.closest('[popover]'))?.hidePopover();
 });
 
-/** live keeps a page up to date while it is visible. The stream has the page's own address. */
+/** live keeps a page up to date while it is visible. The stream of changes has the same address as the page. */
 function live() {
   const light = /** @type {HTMLElement} */ (document.getElementById('link'));
   /** @type {EventSource | null} */
   let source = null;
-  // The browser drops a click if its element is replaced between press and release, so patches wait meanwhile.
+  // The browser drops a click if its element is replaced between press and release, so patches wait for the release.
   let pressed = false;
   /** @type {(() => void)[]} */
   const waiting = [];
@@ -82,7 +85,7 @@ function live() {
     for (const patch of waiting.splice(0)) patch();
   });
   addEventListener('pointerdown', e => { pressed = e.button === 0; });
-  // A menu can take the release away. blur is that of the window alone, because it does not bubble.
+  // A menu can prevent the release event. Only a blur of the window arrives here, because blur events do not bubble.
   for (const event of ['pointerup', 'pointercancel', 'contextmenu', 'blur']) addEventListener(event, released);
   const open = () => {
     if (source) return;
@@ -105,7 +108,7 @@ function live() {
       if (source?.readyState === EventSource.CLOSED) refused();
     };
   };
-  // A browser does not try again what was refused. Whoever is no longer signed in signs in by loading the page.
+  // The browser does not reconnect after an error status. Loading the page signs the user in again.
   const refused = async () => {
     close();
     const answer = await fetch(location.href, {method: 'HEAD'}).catch(() => null);
@@ -120,22 +123,25 @@ function live() {
 }
 if (document.body.dataset.live === 'true') live();
 
-/** A line of a log: its replica if the page shows several, its colour, its text, its time in milliseconds, and whether it tells of an error.
+/** A line of a log: its replica if the page shows several, its colour, its text, its time in milliseconds since 1970,
+ * and whether it reports an error.
  * @typedef {{r?: string, c?: number, t: string, a?: number, e?: boolean}} Line */
 
 const lineHeight = 20, perChunk = 200;
 
-/** A log that is followed for days must not fill the memory of the browser: the oldest lines go above these bounds. */
+/** Limits of a log. Above them, the oldest lines are removed, because a log that stays open for days must not fill the
+ * memory of the browser. */
 const mostLines = 200_000, mostCharacters = 50_000_000;
 
-/** Log shows lines in chunks of equal height. Only chunks near the visible part have elements. */
+/** Log shows the lines of a log in chunks of perChunk lines. Only chunks near the visible part have elements. */
 class Log {
   /** @param {HTMLElement} box */
   constructor(box) {
     this.box = box;
     this.follow = true;
     this.times = box.classList.contains('times');
-    /** What is searched, in lower case, and the numbers of the lines that have it. A number counts the removed lines, too. */
+    /** wanted is the text to search for, in lower case. hits holds the numbers of the lines that contain it. Numbers of
+     * lines count from 0 and include removed lines. */
     this.wanted = '';
     /** @type {number[]} */
     this.hits = [];
@@ -152,20 +158,20 @@ class Log {
     /** @type {Line[]} */
     this.lines = [];
     this.characters = 0;
-    /** The number of the oldest lines that have been removed, whole chunks. */
+    /** The number of lines that have been removed, which is the number of the first line in lines. */
     this.removed = 0;
     /** @type {HTMLElement[]} */
     this.chunks = [];
     /** @type {Set<HTMLElement>} */
     this.filled = new Set();
-    /** The length of the longest name of a replica. */
+    /** The length of the longest name of a replica, in characters. */
     this.widest = 0;
-    /** The number of the line that was jumped to; -1 for none. */
+    /** The number of the line that the user has jumped to; -1 for none. */
     this.at = -1;
     this.hits = [];
   }
 
-  /** @param {Line[]} lines */
+  /** add appends lines. @param {Line[]} lines */
   add(lines) {
     for (const l of lines) {
       this.note(l, this.removed + this.lines.length);
@@ -192,7 +198,7 @@ class Log {
     if (this.follow) this.box.scrollTop = this.box.scrollHeight;
   }
 
-  /** trim removes the oldest chunks above the bounds. What is visible stays where it is. */
+  /** trim removes the oldest chunks while the log exceeds its limits. The visible lines keep their position. */
   trim() {
     let gone = 0;
     while (this.lines.length - gone > mostLines || this.characters > mostCharacters && this.chunks.length > 1) {
@@ -211,16 +217,17 @@ class Log {
     this.box.scrollTop -= gone * lineHeight;
   }
 
-  /** first returns the index of the first line of a chunk. @param {HTMLElement} chunk @returns {number} */
+  /** first returns the index in lines of the first line of a chunk. @param {HTMLElement} chunk @returns {number} */
   first(chunk) { return Number(chunk.dataset.first) - this.removed; }
 
-  /** @param {HTMLElement} chunk @returns {Line[]} */
+  /** of returns the lines of a chunk. @param {HTMLElement} chunk @returns {Line[]} */
   of(chunk) { return this.lines.slice(this.first(chunk), this.first(chunk) + perChunk); }
 
-  /** @param {HTMLElement} chunk */
+  /** size sets the height of a chunk. @param {HTMLElement} chunk */
   size(chunk) { chunk.style.height = this.of(chunk).length * lineHeight + 'px'; }
 
-  /** @param {HTMLElement} chunk @param {boolean} near */
+  /** show creates the elements of a chunk if it is near the visible part, and removes them otherwise.
+   * @param {HTMLElement} chunk @param {boolean} near */
   show(chunk, near) {
     if (!near) {
       chunk.replaceChildren();
@@ -231,7 +238,7 @@ class Log {
     }
   }
 
-  /** @param {HTMLElement} chunk */
+  /** fill creates the elements of a chunk. @param {HTMLElement} chunk */
   fill(chunk) {
     const first = Number(chunk.dataset.first);
     chunk.replaceChildren(...this.of(chunk).map((l, i) => {
@@ -251,11 +258,11 @@ class Log {
     }));
   }
 
-  /** refill shows again what is near the visible part. */
+  /** refill creates the elements of all chunks near the visible part again. */
   refill() { for (const chunk of this.filled) this.fill(chunk); }
 
-  /** scroll shows a place at once and for good. A key scrolls over several frames, and Chromium adds what is left of that way to
-   * a place that is set meanwhile, unless the box had no layout in between.
+  /** scroll scrolls to a position immediately. A key scrolls over several frames, and Chromium adds the rest of this
+   * movement to a position that is set in the meantime, unless the box had no layout in between.
    * @param {number} top */
   scroll(top) {
     this.box.style.display = 'none';
@@ -264,7 +271,7 @@ class Log {
     this.box.scrollTop = top;
   }
 
-  /** go shows a line in the middle. @param {number} n */
+  /** go scrolls line n to the middle. @param {number} n */
   go(n) {
     this.at = n;
     this.follow = false;
@@ -272,10 +279,11 @@ class Log {
     this.scroll((n - this.removed) * lineHeight - this.box.clientHeight / 2);
   }
 
-  /** note remembers a line if it has what is searched. @param {Line} l @param {number} n */
+  /** note adds line n to the hits if it contains the wanted text. @param {Line} l @param {number} n */
   note(l, n) { if (this.wanted && l.t.toLowerCase().includes(this.wanted)) this.hits.push(n); }
 
-  /** search finds the lines with a text. @param {string} text */
+  /** search finds the lines that contain a text, which must be in lower case. Later lines are searched as they arrive.
+   * @param {string} text */
   search(text) {
     if (text === this.wanted) return;
     this.wanted = text;
@@ -283,7 +291,7 @@ class Log {
     this.lines.forEach((l, i) => this.note(l, this.removed + i));
   }
 
-  /** step goes to the next hit from the present line, or back to the one before. It goes on at the other end.
+  /** step goes to the next hit after the current line, or to the previous one. After the last hit comes the first.
    * @param {boolean} back */
   step(back) {
     if (!this.hits.length) return;
@@ -293,7 +301,8 @@ class Log {
     this.go(this.hits[i]);
   }
 
-  /** place names a line in an address, which outlives the numbers of lines: its time, and how many lines of that time are before it.
+  /** place returns the position of a line for the address of the page: its time, and the number of earlier lines with
+   * the same time. Unlike the number of the line, it remains valid after a reload. It is empty if the time is unknown.
    * @param {number} n @returns {string} */
   place(n) {
     const i = n - this.removed, at = this.lines[i]?.a;
@@ -302,7 +311,7 @@ class Log {
     return at + (before ? '.' + before : '');
   }
 
-  /** error goes to the first line that tells of an error, and says whether there is one. @returns {boolean} */
+  /** error goes to the first line that reports an error, and returns whether there is one. @returns {boolean} */
   error() {
     const i = this.lines.findIndex(l => l.e);
     if (i >= 0) this.go(this.removed + i);
@@ -310,7 +319,7 @@ class Log {
   }
 }
 
-/** Sought is the line that an address names, until it is there or the reader goes elsewhere. */
+/** Sought looks for the line at a place of an address, until the line arrives or the user scrolls elsewhere. */
 class Sought {
   /** @param {string} place */
   constructor(place) { [this.time, this.before = 0] = place.split('.').map(Number); this.seen = 0; }
@@ -318,7 +327,7 @@ class Sought {
   /** end ends the search. */
   end() { this.time = 0; }
 
-  /** among returns the number of the line if it is among the lines that came since the last call; -1 otherwise.
+  /** among returns the number of the line if it is among the lines that have arrived since the last call; -1 otherwise.
    * @param {Log} log @returns {number} */
   among(log) {
     const end = log.removed + log.lines.length;
@@ -329,10 +338,11 @@ class Sought {
   }
 }
 
-/** number writes a number for people. @param {number} n */
+/** number returns a number as text with thousands separators. @param {number} n */
 const number = n => n.toLocaleString('en');
 
-/** stream adds what comes to a log, and says how it stands. If the connection is lost, it goes on behind the last line.
+/** stream adds the lines of a stream to a log, and passes the state of the stream to tell. If the connection is lost,
+ * stream reconnects and continues after the last line.
  * @param {string} address @param {Log} log @param {(what: string) => void} tell */
 function stream(address, log, tell) {
   const firstWait = 500, longestWait = 15_000;
@@ -356,7 +366,7 @@ function stream(address, log, tell) {
       source.close();
       tell('; the connection is lost, trying again');
       const answer = await fetch(address, {method: 'HEAD'}).catch(() => null);
-      if (answer?.status === 401) { location.reload(); return; } // whoever is no longer signed in signs in by loading the page
+      if (answer?.status === 401) { location.reload(); return; } // loading the page signs the user in again
       if (answer?.status === 404) { tell('; the job is gone'); return; }
       if (answer?.status === 403) tell('; you may no longer read these logs');
       setTimeout(open, wait);
@@ -366,6 +376,7 @@ function stream(address, log, tell) {
   open();
 }
 
+/** logs sets up the page of a log: its stream, its search and its keys. */
 function logs() {
   const box = document.getElementById('log');
   if (!box || !box.dataset.stream) return;
@@ -382,7 +393,7 @@ function logs() {
   find.value = asked.get('find') ?? '';
   log.search(find.value.toLowerCase());
   const sought = new Sought(asked.get('line') ?? '');
-  /** remember puts into the address what a reload shows again. */
+  /** remember stores the state of the page in its address, so that a reload restores it. */
   const remember = () => {
     const address = new URL(location.href);
     const line = log.follow || log.at < 0 ? '' : log.place(log.at);
@@ -406,7 +417,7 @@ function logs() {
   };
   const rest = () => { log.follow = follow.checked = false; sought.end(); };
   box.addEventListener('wheel', e => { if (e.deltaY < 0) rest(); }, {passive: true});
-  // A user who leaves the end with the keys or the scroll bar wants to read there.
+  // Following stops when the user leaves the end with the keys or the scroll bar.
   box.addEventListener('scroll', () => { if (box.scrollHeight - box.scrollTop - box.clientHeight > 2 * lineHeight) rest(); }, {passive: true});
   times.onchange = () => {
     log.times = times.checked;
@@ -422,7 +433,7 @@ function logs() {
     remember();
   };
   find.form?.addEventListener('submit', e => {
-    find.name = find.value ? 'find' : ''; // an input without a name is not sent
+    find.name = find.value ? 'find' : ''; // the browser does not submit an input without a name
     if (document.activeElement !== find) return;
     e.preventDefault();
     search(false);
@@ -451,7 +462,7 @@ function logs() {
 }
 logs();
 
-/** submit checks a manifest while it is written, and takes files. */
+/** submit checks the manifest while the user types, and reads files that the user opens or drops. */
 function submit() {
   const form = /** @type {HTMLFormElement | null} */ (document.getElementById('submit'));
   if (!form) return;
@@ -478,7 +489,7 @@ function submit() {
   const changed = () => {
     clearTimeout(timer);
     running.abort();
-    // What was checked is not what would be submitted now.
+    // The result of the last check does not apply to the changed text.
     document.getElementById('ask-run')?.setAttribute('disabled', '');
     text.rows = Math.max(22, text.value.split('\n').length + 1);
     timer = setTimeout(check, wait);
