@@ -12,7 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 )
 
-// Commands in guides and examples are between backquotes or at the beginning of an indented line. A comment ends them.
+// Commands in guides and examples are in code spans (quotedCommand), or on lines of their own in code blocks and in the
+// comments of examples (shownCommand). asides matches what follows a command on such a line: a comment, a pipe, a
+// redirection or a gap of three spaces.
 var (
 	quotedCommand = regexp.MustCompile("`(?:bin/)?t9k ([^`]+)`")
 	shownCommand  = regexp.MustCompile(`^(?:#\s{3}| {4}\$? ?|.*; )(?:bin/)?t9k ([a-z].*)$`)

@@ -39,8 +39,8 @@ import (
 	build "tensorstack.dev/batch/internal/version"
 )
 
-// Main runs the program and returns its exit code. args is the command line with the program's name first. Under the
-// name kubectl-t9k the program is a plug-in of kubectl.
+// Main runs the program and returns its exit code. args is the command line, which begins with the program's name.
+// Under the name kubectl-t9k, the program is a plug-in of kubectl.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	program := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	p := kit.New(program, streams)
@@ -70,8 +70,8 @@ func complain(p *kit.Program, err error) {
 	fmt.Fprintln(p.ErrOut, "Error:", view.Escape(p.Named(kit.Explain(err))))
 }
 
-// completionArgs returns the arguments for kubectl's completion of plug-ins, which calls a program named
-// kubectl_complete-PLUGIN.
+// completionArgs returns args. If kubectl calls the program for the completion of a plug-in, under the name
+// kubectl_complete-PLUGIN, it returns the arguments of the completion command.
 func completionArgs(program string, args []string) []string {
 	if program == "kubectl_complete-t9k" {
 		return append([]string{cobra.ShellCompRequestCmd}, args...)

@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// call runs the program as a shell without a kubeconfig would, and returns its output and exit code.
+// call runs the program with an empty home directory and without a cluster, and returns its output and exit code.
 func call(t *testing.T, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	return clitest.Call(t, Main, stdin, args...)

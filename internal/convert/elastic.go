@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// elastic converts an elastic job, which torchrun starts.
+// elastic converts an elastic job, which torchrun starts. processes is the value of spec.nprocPerNode; empty if it is
+// unset.
 func (c *conversion) elastic(roles []*role, processes string) {
 	const at = "spec.elasticPolicy"
 	if old, ok := c.text("spec", "elasticPolicy", "nProcPerNode"); ok && processes == "" {
@@ -47,8 +48,8 @@ func (c *conversion) elastic(roles []*role, processes string) {
 	}
 }
 
-// bounds converts the size of an elastic job. Kubeflow passes torchrun the bounds of all nodes, including the Master's,
-// and starts the replicas of the roles.
+// bounds converts the size of an elastic job. In Kubeflow, the bounds that torchrun gets count all nodes, including the
+// Master, and the job starts with the replicas of its roles.
 func (c *conversion) bounds(roles []*role) {
 	const at = "spec.elasticPolicy"
 	var total, workers int64

@@ -43,9 +43,9 @@ func (c *conversion) pyTorch() {
 // into every job.
 const defaultProcesses = "auto"
 
-// plain converts how the processes of a job of fixed size start. Kubeflow configures a torchrun in the command by
-// environment variables. A command that only calls torchrun becomes torchrunConfig. Any other command gets the same
-// variables.
+// plain converts a job of fixed size. Kubeflow configures torchrun by environment variables. If the commands of all
+// roles only call torchrun, they become torchrunConfig. If they use torchrun in another way, or if processes is not the
+// default, the containers get the same variables as in Kubeflow.
 func (c *conversion) plain(roles []*role, processes string) {
 	calls, bare := false, true
 	for _, r := range roles {
@@ -70,7 +70,8 @@ func (c *conversion) plain(roles []*role, processes string) {
 	}
 }
 
-// callsBarely reports whether the main container calls torchrun without rendezvous options.
+// callsBarely reports whether the main container calls torchrun without the options in decided and without references
+// to variables of the launcher.
 func (r *role) callsBarely() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
@@ -94,7 +95,8 @@ func setLauncher(roles []*role, processes string) {
 
 var (
 	usesTorchrun = regexp.MustCompile(`torchrun|torch\.distributed\.run|\bPET_`)
-	// launcherVariables matches the variables that a caller of torchrun reads and that torchrunConfig does not set.
+	// launcherVariables matches the variables that a command can refer to in Kubeflow and that its container does not
+	// have with torchrunConfig.
 	launcherVariables = regexp.MustCompile(`\b(PET_[A-Z_]+|RANK|WORLD_SIZE)\b`)
 	python            = regexp.MustCompile(`^python[0-9.]*$`)
 )
@@ -111,7 +113,7 @@ func (r *role) list(field string) []string {
 }
 
 // torchrunArgs returns the arguments of torchrun in the main container's command. It returns false if the command does
-// anything else.
+// not begin with torchrun.
 func (r *role) torchrunArgs() ([]string, bool) {
 	words := append(r.list("command"), r.list("args")...)
 	if len(r.list("command")) == 0 {
@@ -132,14 +134,15 @@ func (r *role) torchrunArgs() ([]string, bool) {
 	return nil, false
 }
 
-// The options that torchrunConfig and the operator set, and the options of torchrun without a value.
+// decided are the options of torchrun that torchrunConfig or the operator sets. switches are the options of torchrun
+// that have no value.
 var (
 	decided = []string{"nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone",
 		"max_restarts", "node_rank", "master_addr", "master_port"}
 	switches = []string{"standalone", "m", "module", "no_python", "run_path"}
 )
 
-// ownOptions returns the options of a torchrun call that torchrunConfig sets itself.
+// ownOptions returns the options in decided that a torchrun call sets itself.
 func ownOptions(args []string) []string {
 	var own []string
 	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {

@@ -39,7 +39,7 @@ type role struct {
 	mainPath string
 }
 
-// roles converts the roles of a job.
+// roles converts the roles of a job, and returns them in the order of ranks.
 func (c *conversion) roles(f *framework) []*role {
 	given, _, _ := unstructured.NestedMap(c.fields, "spec", f.field)
 	keys := slices.Sorted(maps.Keys(given))
@@ -187,7 +187,7 @@ func withoutNulls(v any) {
 
 var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
 
-// knownOnly removes fields from a pod template that pods do not have.
+// knownOnly removes the fields from a pod template that pods do not have, with a note for each.
 func (c *conversion) knownOnly(template map[string]any, path string) {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(template, &corev1.PodTemplateSpec{}, true)
 	strict, ok := runtime.AsStrictDecodingError(err)
@@ -209,7 +209,7 @@ func (c *conversion) knownOnly(template map[string]any, path string) {
 	}
 }
 
-// remove removes a field. Its path may contain list indices: spec.containers[0].image.
+// remove removes a field, if it exists. Its path may contain list indices: spec.containers[0].image.
 func remove(v any, path string) {
 	steps := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 	for i, step := range steps {

@@ -51,7 +51,8 @@ func leaves(v any, at string) []string {
 	return []string{at}
 }
 
-// number removes and returns a whole number.
+// number removes and returns a whole number of 32 bits. It returns false if the field is absent or has another value,
+// which is an error.
 func (c *conversion) number(path ...string) (int64, bool) {
 	v, ok := c.take(path...)
 	if !ok {
@@ -65,7 +66,8 @@ func (c *conversion) number(path ...string) (int64, bool) {
 	return n, true
 }
 
-// text removes and returns a string. It converts a number to a string.
+// text removes and returns a string. It converts a whole number to a string. It returns false if the field is absent or
+// has another value, which is an error.
 func (c *conversion) text(path ...string) (string, bool) {
 	v, ok := c.take(path...)
 	if !ok {
@@ -81,7 +83,7 @@ func (c *conversion) text(path ...string) (string, bool) {
 	return "", false
 }
 
-// flag removes and returns a boolean.
+// flag removes and returns a boolean; false if the field is absent.
 func (c *conversion) flag(path ...string) bool {
 	v, ok := c.take(path...)
 	if !ok {
@@ -102,7 +104,8 @@ func quoted(v any) string {
 	return fmt.Sprint(v)
 }
 
-// one removes a field with a fixed set of values and returns its translation.
+// one removes a field with a fixed set of values and returns its translation. It returns false if the field is absent
+// or has another value, which is an error.
 func (c *conversion) one(words map[string]string, path ...string) (string, bool) {
 	v, ok := c.text(path...)
 	if !ok || v == "" {

@@ -132,7 +132,8 @@ func wanted(goType string) string {
 // quantityMaps are the fields in Kubernetes' objects whose values are quantities.
 var quantityMaps = []string{"requests", "limits", "capacity", "hard", "overhead", "max", "min", "default", "defaultRequest"}
 
-// wrongQuantities reports values that must be quantities and are not, and removes them.
+// wrongQuantities reports values that must be quantities and are not, and removes them. It returns whether it has found
+// any.
 func (r *Result) wrongQuantities(u *unstructured.Unstructured, path string, value any) (found bool) {
 	switch v := value.(type) {
 	case []any:

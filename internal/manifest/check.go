@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// Checker checks objects. It loads each definition once, when it is first needed.
+// Checker checks objects. It loads each definition once, when it is first needed. It is not safe for concurrent use.
 type Checker struct {
 	// Namespace is the namespace of objects that do not name one.
 	Namespace string
@@ -36,7 +36,7 @@ type Result struct {
 	Faults []Fault
 	// Warnings are about fields of a valid object that have no effect.
 	Warnings []Fault
-	// Kind is set for a job. Job is the converted job if the job has no faults.
+	// Kind is the kind of a job; nil for other objects. Job is the converted job; nil if the job has faults.
 	Kind *kinds.Kind
 	Job  *engine.Job
 	// Unknown is true for objects that were not checked because this program has no schema for them.

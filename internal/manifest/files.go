@@ -51,7 +51,8 @@ func Expand(names []string) ([]string, error) {
 	return files, nil
 }
 
-// ReadFile reads the documents of a file. The faults are about documents that cannot be read.
+// ReadFile reads the objects in a file. name is the name of the file for messages. The faults are about documents that
+// cannot be read.
 func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault, err error) {
 	r, name, err := open(file)
 	if err != nil {
@@ -61,7 +62,8 @@ func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault
 	return name, docs, faults, errors.Join(err, r.Close())
 }
 
-// CheckFiles reads and checks files.
+// CheckFiles reads and checks files and directories. It returns ErrNoFile if there are none, and an error if a file
+// cannot be read or has no object.
 func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (*Checked, error) {
 	if len(files) == 0 {
 		return nil, ErrNoFile

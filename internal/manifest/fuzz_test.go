@@ -16,8 +16,8 @@ import (
 )
 
 // FuzzCheck reads and checks arbitrary manifests, starting with the manifests of this repository. It verifies that
-// nothing panics, that no object is changed, that every fault has a line of the manifest and a message, that a job
-// without faults is converted, and that checks with and without line numbers return the same faults.
+// nothing panics, that no object is changed, that every fault has a line of the manifest and a message, and that a job
+// is converted exactly if it has no faults.
 func FuzzCheck(f *testing.F) {
 	addManifests(f, "../..")
 	checker := &Checker{Namespace: "default", Limits: kinds.Limits{}}
@@ -44,7 +44,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// checkFaults verifies that faults can be shown.
+// checkFaults verifies that each fault has the name of the manifest, one of its lines and a message.
 func checkFaults(t *testing.T, data []byte, faults []Fault) {
 	t.Helper()
 	lines := bytes.Count(data, []byte("\n")) + 1
@@ -68,7 +68,7 @@ func equal(t *testing.T, a, b *unstructured.Unstructured) bool {
 	return bytes.Equal(left, right)
 }
 
-// addManifests adds all manifests below a directory, but for those that builds write.
+// addManifests adds all manifests below a directory, except those in directories that builds write.
 func addManifests(f *testing.F, root string) {
 	f.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

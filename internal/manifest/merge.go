@@ -12,11 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// codeCheck returns the errors that only Go code can find in an object. It returns an error if the object cannot be
-// decoded.
+// codeCheck returns the errors that Go code finds in an object. It returns an error if the object cannot be decoded.
 type codeCheck func(*unstructured.Unstructured) (field.ErrorList, error)
 
-// check runs the code check on an object in which the schema has already found errors, so that one run reports
+// check runs the code check on an object in which the schema has found the errors in known, so that one run reports
 // everything. It checks the object twice: without the values that cannot be decoded, and with stand-ins for them. Only
 // errors found both times count, because they do not depend on these values.
 func (check codeCheck) check(u *unstructured.Unstructured, known field.ErrorList) field.ErrorList {
@@ -146,7 +145,7 @@ var keyInBrackets = regexp.MustCompile(`\[([^\]]*[^\]\d][^\]]*)\]`)
 // plain returns a path in a canonical form: with .KEY instead of [KEY].
 func plain(path string) string { return keyInBrackets.ReplaceAllString(path, ".$1") }
 
-// within reports whether a path lies inside another one.
+// within reports whether a path is equal to another one or lies inside it.
 func within(path, whole string) bool {
 	rest, ok := strings.CutPrefix(path, whole)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -156,7 +155,7 @@ func lastName(path string) string { return path[strings.LastIndexAny(path, ".]")
 
 func sortedNames(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// lookUp returns the value at a path.
+// lookUp returns the value at a path; false if there is none.
 func lookUp(value any, path string) (any, bool) {
 	var found any
 	ok := visit(value, path, func(v any, _ func(any)) { found = v })
@@ -202,7 +201,8 @@ func visit(value any, path string, f func(v any, put func(any))) bool {
 	return false
 }
 
-// firstStep returns the longest key at the beginning of a path, written as .KEY or [KEY]. Keys may contain dots.
+// firstStep returns the longest key of a mapping with which a path begins, written as .KEY or [KEY], and the rest of
+// the path. Keys may contain dots.
 func firstStep(holder map[string]any, path string) (name, rest string, ok bool) {
 	for key := range holder {
 		for _, form := range []string{key, "[" + key + "]"} {

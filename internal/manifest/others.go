@@ -19,7 +19,7 @@ type other struct {
 	of         schema.GroupVersionKind
 	plural     string
 	namespaced bool
-	// check finds the errors that only Go code can find; nil if there are none.
+	// check checks an object with Go code; nil if only the schema applies.
 	check codeCheck
 }
 

@@ -86,8 +86,8 @@ func find(key, value *yamlnode.Node, path string) (at, what *yamlnode.Node, rest
 	return key, value, path
 }
 
-// entry returns the index of the key at the beginning of a path, written as .KEY or [KEY]; -1 if there is none. Keys
-// may contain dots.
+// entry returns the index of the longest key of a mapping with which a path begins, written as .KEY or [KEY]; -1 if
+// there is none. after is the rest of the path. Keys may contain dots.
 func entry(mapping *yamlnode.Node, path string) (i int, after string) {
 	i = -1
 	longest := 0
@@ -103,8 +103,8 @@ func entry(mapping *yamlnode.Node, path string) (i int, after string) {
 	return i, after
 }
 
-// search completes a path without list indices, as decoders write it. It returns the path of the first value for which
-// fits returns true.
+// search finds the first value at a path for which fits returns true. The given path, names, has no list indices,
+// because decoders leave them out. The returned path has them.
 func search(value *yamlnode.Node, names []string, fits func(*yamlnode.Node) bool) (path string, found bool) {
 	for value.Kind == yamlnode.AliasNode {
 		value = value.Alias

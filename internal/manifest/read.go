@@ -1,5 +1,5 @@
-// Package manifest reads manifests and reports the faults that admission would report, with their lines, without a
-// cluster. It does not change the cluster. Start reading at Read and Checker.
+// Package manifest reads manifests and reports, without a cluster, the faults that admission would report, with their
+// lines. Start reading at Read and Checker.
 package manifest
 
 import (
@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Limits of the size of manifests. No cluster accepts larger objects, and reading more would use up the memory of this
-// machine.
+// Limits of manifests: the size of a file and of a document in bytes, the number of documents in a file, and the depth
+// of a document in levels. No cluster accepts larger objects, and reading more would use up the memory of this machine.
 const (
 	maxFile      = 32 << 20
 	maxDocument  = 3 << 20 // the API server's limit for a request
@@ -41,7 +41,7 @@ type Doc struct {
 	at *positions
 }
 
-// Become returns the document with another object. The fields of that object have no lines.
+// Become returns the document with another object. Faults of this object have the line on which the document begins.
 func (d Doc) Become(object *unstructured.Unstructured) Doc {
 	return Doc{File: d.File, Line: d.Line, Object: object}
 }
@@ -133,7 +133,8 @@ func (p part) read(file string) (*positions, map[string]any, []Fault) {
 	return nil, nil, wrong
 }
 
-// firstLine returns the first non-empty line of the part, counted in the file.
+// firstLine returns the number, counted in the file, of the first line of the part that is neither empty nor a comment.
+// If there is no such line, it returns the first line of the part.
 func (p part) firstLine() int {
 	n := p.line
 	for l := range bytes.Lines(p.text) {
@@ -145,7 +146,8 @@ func (p part) firstLine() int {
 	return p.line + 1
 }
 
-// lastLine returns the last line of the part, counted in the file. The parser can stop after it.
+// lastLine returns the number, counted in the file, of the last line of the part. The YAML parser can report an error
+// after this line.
 func (p part) lastLine() int {
 	return p.line + 1 + bytes.Count(bytes.TrimSuffix(p.text, []byte("\n")), []byte("\n"))
 }
@@ -249,7 +251,8 @@ func (p part) syntax(err error) syntaxErrors {
 	return all
 }
 
-// objects returns the objects in lists, and checks the fields that every object must have.
+// objects returns the object of a document or, if it is a list, the objects in it. It checks the fields that every
+// object must have.
 func objects(d Doc) (all []Doc, faults []Fault) {
 	if !d.Object.IsList() {
 		switch {

@@ -30,7 +30,7 @@ import (
 	"tensorstack.dev/batch/internal/nearest"
 )
 
-// definition is a CustomResourceDefinition that is applied as the API server applies it: with the same packages in the
+// definition is a CustomResourceDefinition. It checks objects as the API server does: with the same packages in the
 // same order.
 type definition struct {
 	structural *structuralschema.Structural
@@ -146,7 +146,7 @@ func wrongMeta(u *unstructured.Unstructured, err error) (problem, bool) {
 	return wrong, remove(u.Object, path)
 }
 
-// suggest returns the known field that is most similar to an unknown one.
+// suggest returns, as a question, the known field that is most similar to an unknown one; empty if none is similar.
 func (s *definition) suggest(path string) string {
 	at := s.structural
 	steps := strings.Split(path, ".")
@@ -226,10 +226,12 @@ func hidesRules(err *field.Error) bool {
 	return false
 }
 
-// longest is the largest number of characters in a quoted value of a fault.
+// longest is the largest length in bytes of a value that a fault quotes. Longer texts are cut, and other longer values
+// are left out.
 const longest = 80
 
-// Texts of the schema that describe replaces.
+// quantityPattern is a part of the schema's pattern of quantities. describe replaces a message that contains it by
+// noQuantity.
 const (
 	quantityPattern = `(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
 	noQuantity      = "not a quantity: write a number such as 2, 500m or 8Gi"

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Names returns at most n of the names that are similar to wanted, the most similar first: names that differ from
-// wanted in few letters, or that begin with wanted.
+// Names returns at most n of the names that are similar to wanted, the most similar first. A name is similar if it
+// begins with wanted, which then needs two letters, or if at most about one edit for every three letters of wanted
+// turns wanted into the name. Case does not matter.
 func Names(wanted string, names []string, n int) []string {
 	type candidate struct {
 		name     string
@@ -36,7 +37,8 @@ func Names(wanted string, names []string, n int) []string {
 	return found
 }
 
-// distance returns the number of letters to insert, delete, replace or swap with the next one to get from a to b.
+// distance returns the smallest number of edits that turn a into b. An edit inserts, deletes or replaces a byte, or
+// swaps two adjacent bytes.
 func distance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for k := range row {
@@ -60,8 +62,9 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// OneOff returns the name that differs from wanted in one letter or in the order of two letters. It returns an empty
-// string if there is none or if wanted itself is a name.
+// OneOff returns a name that differs from wanted by one letter (another, a missing or an additional one), or by the
+// order of two adjacent letters. Case matters. It returns an empty string if there is no such name or if wanted itself
+// is a name.
 func OneOff(wanted string, names []string) string {
 	found := ""
 	for _, name := range names {

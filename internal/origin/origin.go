@@ -1,4 +1,5 @@
-// Package origin determines which page has caused a browser's request, for servers that answer only their own pages.
+// Package origin decides whether a page of the server itself has caused a browser's request, for servers that refuse
+// the requests of other pages.
 package origin
 
 import (
@@ -6,8 +7,9 @@ import (
 	"slices"
 )
 
-// Same reports whether a request was caused by a page of this server, which has one of the given origins, or by the
-// user.
+// Same reports whether a request was caused by a page with one of the given origins, or by the user. For GET and HEAD,
+// it also accepts a navigation from another page, such as a link, and requests without an Origin and a Sec-Fetch-Site
+// header, which programs other than browsers send.
 func Same(r *http.Request, origins ...string) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Get("Origin")

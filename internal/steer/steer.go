@@ -1,5 +1,5 @@
-// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them, each
-// with one request, which has no effect on another job that has got the name meanwhile. The command line and the
+// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them. If
+// another job has taken the name of a job in the meantime, the request has no effect on it. The command line and the
 // console share it. Start reading at Client.
 package steer
 
@@ -32,10 +32,11 @@ func (c Client) jobs(j *observed.Job) dynamic.ResourceInterface {
 	return c.Objects.Resource(batch.GroupVersion.WithResource(j.Kind.Plural)).Namespace(j.GetNamespace())
 }
 
-// ErrReplaced means that a job was deleted, and that another one has its name now.
+// ErrReplaced means that a job was deleted and that another job has its name now.
 var ErrReplaced = errors.New("it was deleted, and another job has its name now")
 
-// explain returns the error of a request that names the UID of a job: ErrReplaced if the job has another one.
+// explain returns ErrReplaced for an error that says that the job in the cluster has another UID than the request
+// names. It returns any other error unchanged.
 func explain(err error) error {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -58,7 +59,7 @@ const (
 	Debug Switch = "debug"
 )
 
-// Set sets a switch and returns the changed job.
+// Set sets a switch and returns the changed job. The error wraps ErrReplaced if another job has the name.
 func (c Client) Set(ctx context.Context, j *observed.Job, s Switch, on bool) (*unstructured.Unstructured, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": j.GetUID()}, "spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
 	if err != nil {
@@ -87,7 +88,7 @@ func (c Client) Resize(ctx context.Context, j *observed.Job, n int) error {
 }
 
 // Delete deletes a job with foreground propagation, so that the job is removed after its pods. It returns no error if
-// the job is already deleted, and does not delete another job with the same name.
+// the job is already deleted. It does not delete another job with the same name, and the error then wraps ErrReplaced.
 func (c Client) Delete(ctx context.Context, j *observed.Job) error { return c.remove(ctx, j) }
 
 // TryDelete returns the error with which the API server would refuse to delete a job. It deletes nothing.
@@ -104,7 +105,7 @@ func (c Client) remove(ctx context.Context, j *observed.Job, dryRun ...string) e
 	return nil
 }
 
-// Read returns a job as the cluster stores it.
+// Read returns the job that the cluster stores now under the name of a job. The UID can differ.
 func (c Client) Read(ctx context.Context, j *observed.Job) (*unstructured.Unstructured, error) {
 	raw, err := c.jobs(j).Get(ctx, j.GetName(), metav1.GetOptions{})
 	if err != nil {
@@ -125,8 +126,8 @@ func Manifest(raw *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// CopyOf returns the manifest of a copy of a stored job under a new name, which is neither paused nor in debug mode,
-// and no job of a sweep.
+// CopyOf returns the manifest of a copy of a stored job under a new name. The copy is neither paused nor in debug mode,
+// and it belongs to no sweep.
 func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := Manifest(raw)
 	u.SetName(name)
@@ -140,7 +141,8 @@ func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructu
 	return u
 }
 
-// Copy creates a job with the manifest of another one under a new name, as CopyOf has it, and returns it.
+// Copy creates the copy of a job that CopyOf describes, and returns it. If the new name is taken,
+// apierrors.IsAlreadyExists is true for the error.
 func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstructured.Unstructured, error) {
 	raw, err := c.Read(ctx, j)
 	if err != nil {
@@ -156,7 +158,7 @@ func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstru
 	return created, nil
 }
 
-// without removes some keys from a map that is a copy, and returns the map; nil if nothing is left.
+// without removes keys from m, which it modifies, and returns m; nil if m is empty then.
 func without(m map[string]string, keys ...string) map[string]string {
 	for _, key := range keys {
 		delete(m, key)

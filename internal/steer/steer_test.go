@@ -33,7 +33,8 @@ func TestManifestIsWhatAUserWouldSubmit(t *testing.T) {
 	}
 }
 
-// TestCopyIsAJobOfItsOwn verifies that a copy runs at once, whatever mode its original is in, and is no job of a sweep.
+// TestCopyIsAJobOfItsOwn verifies that a copy runs at once, regardless of the mode of its original, and belongs to no
+// sweep.
 func TestCopyIsAJobOfItsOwn(t *testing.T) {
 	stored := map[string]any{
 		"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob",

@@ -6,11 +6,11 @@ import (
 	"runtime"
 )
 
-// Version is set by the linker.
+// Version is the version of the programs. The linker sets it; "devel" is the default.
 var Version = "devel"
 
-// Line returns the version line of a program. Each extra text names the version of a component that the program
-// contains.
+// Line returns the version line of a program, with a line break. Each extra text names the version of a component that
+// the program contains.
 func Line(program string, extra ...string) string {
 	details := ""
 	for _, text := range append(extra, runtime.Version(), Platform()) {

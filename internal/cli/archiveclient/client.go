@@ -23,16 +23,21 @@ import (
 // consoleEnv is the environment variable with the address of the console.
 const consoleEnv = "T9K_CONSOLE"
 
-// Options are the address of the archive. Without them, T9K_CONSOLE or the kubeconfig contains the address.
+// Options select the console that has the archive.
 type Options struct {
-	// Console is the address of the console, and Authority the file with its certificate authority.
-	Console, Authority string
+	// Console is the address of the console. If it is empty, T9K_CONSOLE or else the kubeconfig gives the address.
+	Console string
+	// Authority is a file with the certificate authorities of the console. If it is empty, the client uses the
+	// authorities in the kubeconfig for the address in the kubeconfig, and the authorities of this machine for any
+	// other address.
+	Authority string
 }
 
-// ErrNone means that neither a flag, T9K_CONSOLE nor the kubeconfig names an archive.
+// ErrNone means that neither --console nor T9K_CONSOLE nor the kubeconfig names an archive.
 var ErrNone = errors.New("no console with an archive is named: name its address with --console or " + consoleEnv)
 
-// Client reads the archive through the console. Error responses of the console are returned as archive.Refusal.
+// Client reads the archive through the console. If the console answers with an error, its methods return an
+// *archive.Refusal.
 type Client struct {
 	web  *http.Client
 	base *url.URL
@@ -63,7 +68,7 @@ func (o *Options) where(p *kit.Program, cluster *rest.Config) (*console, error) 
 		if o.Authority == "" {
 			c.tls.CAData = address.Authority
 		}
-		// This server knows the same users as the API server.
+		// This console accepts the same client certificates as the API server.
 		c.tls.CertFile, c.tls.CertData = cluster.CertFile, cluster.CertData
 		c.tls.KeyFile, c.tls.KeyData = cluster.KeyFile, cluster.KeyData
 	}
@@ -117,7 +122,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Jobs returns jobs, the newest first.
+// Jobs returns the jobs that a query selects, the newest first.
 func (c *Client) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error) {
 	return get[archive.JobList](ctx, c, q.Values(), "jobs")
 }
@@ -141,7 +146,7 @@ func (c *Client) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.Usa
 	return get[archive.UsageList](ctx, c, q.Values(), "usage")
 }
 
-// get reads the answer to a request below /api/v1/history.
+// get sends a GET request for a path below /api/v1/history and decodes the response.
 func get[T any](ctx context.Context, c *Client, q url.Values, path ...string) (*T, error) {
 	u := c.base.JoinPath(append([]string{"api", "v1", "history"}, path...)...)
 	u.RawQuery = q.Encode()

@@ -14,7 +14,8 @@ import (
 // Main is cli.Main, which the packages of the verbs cannot import.
 type Main func(ctx context.Context, args []string, streams genericiooptions.IOStreams) int
 
-// Call runs the program as a shell without a kubeconfig would. It returns the program's output and exit code.
+// Call runs the program with an empty home directory and without a cluster. It returns the program's output and exit
+// code.
 func Call(t *testing.T, program Main, stdin string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	home := t.TempDir()
@@ -27,7 +28,8 @@ func Call(t *testing.T, program Main, stdin string, args ...string) (out, errOut
 	return o.String(), e.String(), code
 }
 
-// Transcript returns a call and its output as a shell would show them.
+// Transcript returns a command line with its output and exit code as text for a golden file. Lines of standard error
+// begin with "stderr: ".
 func Transcript(args []string, out, errOut string, code int) string {
 	var errors strings.Builder
 	for l := range strings.Lines(errOut) {

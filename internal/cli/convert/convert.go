@@ -66,7 +66,7 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 }
 
 // convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields whose conversion is
-// not exact. The faults are the fields that cannot be converted.
+// not exact. The faults describe documents that cannot be read and fields that cannot be converted.
 func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []string, err error) {
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile
@@ -99,7 +99,8 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []st
 	return all, faults, nil
 }
 
-// convertOne replaces a Kubeflow job by its conversion.
+// convertOne replaces the Kubeflow job in a document by its conversion. It returns the faults if the job cannot be
+// converted.
 func convertOne(p *kit.Program, d *manifest.Doc) (faults []string) {
 	line := func(n convert.Note) string { return d.Fault(n.Path, n.Message).String() }
 	job, notes, err := convert.Job(d.Object)

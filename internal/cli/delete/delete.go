@@ -68,7 +68,7 @@ func remove(ctx context.Context, p *kit.Program, o *options, addresses []string)
 		}
 		accepted = append(accepted, j)
 	}
-	// A refusal of one job does not hide what happens to the others.
+	// If the deletion of one job is refused, the results of the others are still printed.
 	for _, j := range accepted {
 		if err := o.conclude(ctx, p, c, j); err != nil {
 			errs = append(errs, err)
@@ -80,7 +80,7 @@ func remove(ctx context.Context, p *kit.Program, o *options, addresses []string)
 	return errors.Join(errs...)
 }
 
-// conclude waits for a deletion if the options ask for that, and prints the result.
+// conclude waits for a deletion if the options ask for it, and prints the result.
 func (o *options) conclude(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) error {
 	if o.wait {
 		if err := c.AwaitGone(ctx, p, j); err != nil {

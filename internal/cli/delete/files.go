@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// inFiles connects and returns the jobs that manifests name and that exist. It prints which jobs do not exist and which
-// objects are not jobs.
+// inFiles connects to the cluster and returns the existing jobs that manifests name. It prints which jobs do not exist
+// and which objects are not jobs.
 func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster, []*kit.Job, error) {
 	named, err := readFiles(p, files)
 	if err != nil {
@@ -44,8 +44,8 @@ func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster,
 	return c, jobs, nil
 }
 
-// readFiles returns the objects of manifests, which must have names. It does not validate them further, so that a job
-// that only older rules accepted can still be deleted by its manifest.
+// readFiles returns the objects of manifests, which must have names. It does not validate them further, so that a user
+// can delete a job by its manifest even if the current rules refuse the manifest.
 func readFiles(p *kit.Program, files []string) ([]manifest.Doc, error) {
 	files, err := manifest.Expand(files)
 	if err != nil {
@@ -72,7 +72,8 @@ func readFiles(p *kit.Program, files []string) ([]manifest.Doc, error) {
 	return named, nil
 }
 
-// existing returns the job that a document names.
+// existing returns the job that a document names. If the job does not exist, apierrors.IsNotFound is true for the
+// error. existing sets the namespace of the document's object if the manifest does not.
 func existing(ctx context.Context, c *kit.Cluster, d manifest.Doc) (*kit.Job, error) {
 	u := d.Object
 	kind, err := kinds.ByName(u.GetKind())

@@ -66,7 +66,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 		d.Place, _ = waiting.Place(ctx, c, j, d.Normal.Gang.Queue)
 	}
 	d.TensorBoard = observed.Board(j)
-	// A user who may read jobs may not be allowed to read pods or events. The verb then shows the rest.
+	// A user with the right to read jobs can lack the right to read pods or events. The verb then shows the rest.
 	var ages, events error
 	d.Ages, ages = c.Ages(ctx, j)
 	d.Events, events = eventsOfAll(ctx, c, j)

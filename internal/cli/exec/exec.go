@@ -116,7 +116,8 @@ func execute(ctx context.Context, p *kit.Program, o *options, address string, co
 	})
 }
 
-// newExecutor returns an executor that uses WebSockets, and SPDY if the API server or a proxy does not support them.
+// newExecutor returns an executor that uses WebSockets, or SPDY if the API server or a proxy does not support
+// WebSockets.
 func newExecutor(c *kit.Cluster, u *url.URL) (remotecommand.Executor, error) {
 	spdy, err := remotecommand.NewSPDYExecutor(c.Config, "POST", u)
 	if err != nil {
@@ -135,7 +136,8 @@ func newExecutor(c *kit.Cluster, u *url.URL) (remotecommand.Executor, error) {
 	return executor, nil
 }
 
-// result converts the command's exit code to the program's exit code.
+// result returns a kit.ExitError if the command ran and has ended with an exit code other than 0. It returns any other
+// error unchanged.
 func result(err error) error {
 	var exit utilexec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {

@@ -26,7 +26,8 @@ import (
 type update = watch.Update[*kinds.Kind]
 
 // list shows the jobs of a namespace, or of all namespaces, and their changes. On a terminal, it shows one table that
-// it redraws. Otherwise it prints a table, followed by a line for each change of a job's phase.
+// it redraws. Otherwise it prints a table, followed by a line for each job that is created or deleted, and for each
+// change of a job's phase or of the reason why it waits.
 type list struct {
 	*kit.Program
 	options *options
@@ -34,7 +35,8 @@ type list struct {
 	// screen and terminal are nil if the output is not a terminal.
 	screen   *view.Screen
 	terminal *kit.Terminal
-	lost     error
+	// lost is the last connection error while the API server does not answer; nil while it answers.
+	lost error
 }
 
 // watchList shows a list of jobs until ctx is done.
@@ -82,7 +84,8 @@ func (l *list) loop(ctx context.Context, incoming <-chan update) error {
 	}
 }
 
-// take applies a change. Kinds that are not installed, or that the user may not list, have already been reported.
+// take applies a change. It ignores the errors of kinds that are not installed or that the user may not list: get has
+// already reported the latter.
 func (l *list) take(n update) error {
 	switch {
 	case n.Err != nil && (kit.NotServed(n.Err) || apierrors.IsForbidden(n.Err)):
@@ -162,7 +165,7 @@ func (l *list) ref(j *kit.Job) string {
 	return j.Ref()
 }
 
-// report prints a change unless the table on the screen shows it.
+// report prints a change as a line. On a terminal it prints nothing, because the redrawn table shows the change.
 func (l *list) report(who, what string, colour view.Colour) {
 	if l.screen != nil {
 		return
@@ -194,7 +197,7 @@ func (l *list) draw() error {
 	return l.screen.Draw(lines, width)
 }
 
-// sorted sorts jobs by namespace and name.
+// sorted sorts jobs in place by namespace, name and kind, and returns them.
 func sorted(jobs []*kit.Job) []*kit.Job {
 	slices.SortStableFunc(jobs, func(a, b *kit.Job) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.Kind.Name, b.Kind.Name))

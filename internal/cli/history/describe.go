@@ -18,8 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// find connects to the console and returns the newest job with the name, or the job with the UID. It prints the UIDs of
-// older jobs with the same name.
+// find connects to the console and returns the newest job with the name, or the job with the UID. Without a UID, it
+// prints the UIDs of up to five older jobs with the same name.
 func (o *options) find(ctx context.Context, address, uid string) (*archiveclient.Client, *archive.JobDetails, error) {
 	c, err := o.connect()
 	if err != nil {
@@ -171,7 +171,8 @@ as far as it could be read before the pod was deleted. worker-0#2 is the second 
 	return cmd
 }
 
-// merged returns the lines of all logs, sorted by time, each with the name of its replica.
+// merged returns the lines of all logs, sorted by time. Each line begins with the name of its replica. A line without a
+// time stays behind the line before it.
 func merged(logs []archive.LogText, timestamps bool) []string {
 	type line struct {
 		at   time.Time

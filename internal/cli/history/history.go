@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// options are the flags that all verbs of history share.
+// options holds the program and the flags that all verbs of history share.
 type options struct {
 	*kit.Program
 	from archiveclient.Options
@@ -44,7 +44,7 @@ the address of its archive.`,
 	return cmd
 }
 
-// stamp formats a time for tables. The zero time is a dash.
+// stamp formats a time for tables, in UTC. For the zero time, it returns a dash.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -11,7 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/watch"
 )
 
-// AwaitGone waits until a job is deleted or another job has its name.
+// AwaitGone waits until a job is deleted or another job has its name. It reports outages of the API server on standard
+// error and waits for their end.
 func (c *Cluster) AwaitGone(ctx context.Context, p *Program, j *Job) error {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()

@@ -42,7 +42,7 @@ func AddLabelFlag(cmd *cobra.Command, labels *string) {
 // named reports whether the jobs are selected by their names.
 func (o *Choice) named() bool { return o.Labels == "" && !o.All }
 
-// check returns an error if the flags do not fit each other or the names on the command line.
+// check returns an error if flags cannot be combined with each other or with names of jobs.
 func (o *Choice) check(names []string) error {
 	switch {
 	case o.Labels != "" && o.All:
@@ -61,8 +61,8 @@ func CheckLabels(selector string) error {
 	return nil
 }
 
-// Choose connects and returns the named jobs or, if there are no names, the selected ones. It prints which kinds it
-// left out because the user may not list them.
+// Choose connects to the cluster and returns the named jobs or, if there are no names, the selected ones. It prints
+// which kinds it left out because the user may not list them.
 func (p *Program) Choose(ctx context.Context, o *Choice, names []string) (*Cluster, []*Job, error) {
 	if o.named() {
 		return p.FindAll(ctx, names)

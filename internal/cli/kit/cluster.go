@@ -33,7 +33,7 @@ type Cluster struct {
 	// Namespace is the default namespace. Chosen is true if the command line names it.
 	Namespace string
 	Chosen    bool
-	// Name is that of the context in the kubeconfig, or the host of the API server if another one was chosen.
+	// Name is the name of the kubeconfig's context, or the host of the API server if flags select another cluster.
 	Name string
 }
 
@@ -82,8 +82,8 @@ func (p *Program) nameOf(config *rest.Config) string {
 	return u.Host
 }
 
-// Archive returns the address of the cluster's archive from the kubeconfig; nil if the kubeconfig has none. Call
-// Connect first.
+// Archive returns the address of the cluster's archive from the kubeconfig; nil if the kubeconfig has none or if
+// --server selects another API server. Call Connect first.
 func (p *Program) Archive() (*archive.Address, error) {
 	raw, err := p.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -142,13 +142,15 @@ func (p *Program) configured() bool {
 	return err != nil || len(raw.Clusters) > 0
 }
 
-// Jobs returns the client for one kind of job.
+// Jobs returns the client for one kind of job in a namespace. Only lists and watches accept an empty namespace, which
+// means all namespaces.
 func (c *Cluster) Jobs(kind *kinds.Kind, namespace string) dynamic.ResourceInterface {
 	return c.Objects.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace(namespace)
 }
 
 // Place sets the namespace of an object of a manifest to the default namespace, unless the manifest sets it. It returns
-// an error if the manifest and the command line name different namespaces. ref names the object in the error.
+// an error if the manifest and the command line name different namespaces. ref names the object in the error. Place
+// does nothing if the object is not namespaced.
 func (c *Cluster) Place(u *unstructured.Unstructured, ref string, namespaced bool) error {
 	switch {
 	case !namespaced:
@@ -165,5 +167,5 @@ func (c *Cluster) Steer() steer.Client {
 	return steer.Client{Objects: c.Objects, Manager: FieldManager}
 }
 
-// RequestTimeout limits optional requests: without their answers, the output is only less complete.
+// RequestTimeout is the timeout of optional requests, whose responses only make the output more complete.
 const RequestTimeout = 5 * time.Second

@@ -13,8 +13,8 @@ import (
 // Completion returns completions of an argument or a flag.
 type Completion = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective)
 
-// Complete returns the completions that find returns, and none if there is no cluster. It neither blocks nor prints
-// anything.
+// Complete returns the completions that find returns, and none if there is no cluster or if find fails. It prints
+// nothing. The context of find expires after RequestTimeout.
 func (p *Program) Complete(ctx context.Context, find func(context.Context, *Cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	quiet := *p
 	quiet.ErrOut = io.Discard
@@ -31,8 +31,8 @@ func (p *Program) Complete(ctx context.Context, find func(context.Context, *Clus
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// CompleteJobs returns a completion of job names for at most n arguments; -1 means any number. If jobs of several kinds
-// have the same name, it completes the name with the kind.
+// CompleteJobs returns a completion of job names for at most n arguments; -1 means any number. For a name that jobs of
+// several kinds have, it offers KIND/NAME.
 func (p *Program) CompleteJobs(n int) Completion {
 	return p.CompleteJobsThat(n, func(*Job) bool { return true })
 }

@@ -16,13 +16,14 @@ const downloadTimeout = time.Minute
 // maxRedirects is the largest number of redirects that download follows.
 const maxRedirects = 10
 
-// isAddress reports whether the name of a manifest is an address.
+// isAddress reports whether the name of a manifest is a URL and not a file.
 func isAddress(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
 	return found && !strings.ContainsAny(scheme, "./\\")
 }
 
-// download opens the manifest at an address. It returns the address without its password as the name for messages.
+// download opens the manifest at an address. It returns the address without its password as the name for messages. The
+// caller closes the manifest.
 func download(address string) (io.ReadCloser, string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -44,7 +45,7 @@ func download(address string) (io.ReadCloser, string, error) {
 	return answer.Body, u.Redacted(), nil
 }
 
-// sameTrust refuses redirects from a trusted address to an untrusted one.
+// sameTrust refuses redirects to addresses that are not trusted, and more than maxRedirects redirects.
 func sameTrust(to *http.Request, via []*http.Request) error {
 	if !trusted(to.URL) {
 		return fmt.Errorf("it redirects to %s, and only https can be trusted over a network", to.URL.Redacted())

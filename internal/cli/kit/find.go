@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// ParseAddress parses NAME or KIND/NAME. For NAME the kind is nil.
+// ParseAddress parses NAME or KIND/NAME and returns the kind and the name. For NAME, the kind is nil.
 func ParseAddress(address string) (*kinds.Kind, string, error) {
 	kindName, name, qualified := strings.Cut(address, "/")
 	if !qualified {
@@ -63,7 +63,8 @@ func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// Find returns the job with an address. It searches all kinds if the address does not name a kind.
+// Find returns the job with an address in the default namespace. If the address does not name a kind, Find searches all
+// kinds, and returns an error if several jobs have the name.
 func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	kind, name, err := ParseAddress(address)
 	if err != nil {
@@ -93,7 +94,8 @@ func (c *Cluster) Find(ctx context.Context, address string) (*Job, error) {
 	return nil, c.notFound(ctx, candidates, name)
 }
 
-// called returns the jobs of some kinds with a name. hidden holds the errors of kinds that the user may not get.
+// called returns the jobs of some kinds that have the given name. hidden holds the errors of kinds that the user may
+// not get. called returns ErrNotInstalled if the cluster serves none of the kinds.
 func (c *Cluster) called(ctx context.Context, of []kinds.Kind, name string) (found []*Job, hidden []error, err error) {
 	served := false
 	for i := range of {
@@ -141,8 +143,9 @@ func (c *Cluster) notFound(ctx context.Context, candidates []kinds.Kind, name st
 }
 
 // List returns the jobs of some kinds that match a label selector. An empty namespace selects all namespaces, and an
-// empty selector selects all jobs. hidden holds the errors of kinds that the user may not list. err is set only if the
-// user may not list any of the kinds.
+// empty selector selects all jobs. hidden holds the errors of kinds that the user may not list. List returns
+// ErrNotInstalled if the cluster serves none of the kinds, and an error if the user may not list any of them or if a
+// request fails for another reason.
 func (c *Cluster) List(ctx context.Context, of []kinds.Kind, namespace, labels string) (jobs []*Job, hidden []error, err error) {
 	served := 0
 	for i := range of {
@@ -188,7 +191,7 @@ func (c *Cluster) FindAll(ctx context.Context, addresses []string) ([]*Job, erro
 	return jobs, nil
 }
 
-// Find connects and returns the job with an address.
+// Find connects to the cluster and returns the job with an address.
 func (p *Program) Find(ctx context.Context, address string) (*Cluster, *Job, error) {
 	c, err := p.Connect()
 	if err != nil {
@@ -198,7 +201,7 @@ func (p *Program) Find(ctx context.Context, address string) (*Cluster, *Job, err
 	return c, j, err
 }
 
-// FindAll connects and returns all named jobs, or an error if one cannot be found.
+// FindAll connects to the cluster and returns all named jobs, or an error if one cannot be found.
 func (p *Program) FindAll(ctx context.Context, addresses []string) (*Cluster, []*Job, error) {
 	c, err := p.Connect()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 // Job is a job of any kind as the cluster stores it.
 type Job = observed.Job
 
-// View returns a job as package view renders it.
+// View returns a job in the form that package view renders.
 func View(j *Job) view.Job {
 	return view.Job{
 		Kind: j.Kind.Name, Ref: j.Ref(), Namespace: j.GetNamespace(), Name: j.GetName(),

@@ -54,7 +54,7 @@ func (v *formatValue) Set(s string) error {
 	return nil
 }
 
-// PrintObject writes an object as JSON or YAML.
+// PrintObject writes an object as JSON or YAML, without its managed fields.
 func PrintObject(w io.Writer, o Format, object runtime.Object) error {
 	var p printers.ResourcePrinter = &printers.JSONPrinter{}
 	if o == YAML {
@@ -68,7 +68,7 @@ func PrintObject(w io.Writer, o Format, object runtime.Object) error {
 }
 
 // safeWriter escapes the control sequences in text from other sources, such as names, messages and logs, before the
-// text reaches a terminal. All verbs write to a safeWriter.
+// text reaches a terminal. Verbs write to a safeWriter unless they call Raw.
 type safeWriter struct{ out io.Writer }
 
 func (w safeWriter) Write(p []byte) (int, error) {
@@ -78,7 +78,8 @@ func (w safeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Raw returns the writer inside a safeWriter, for bytes that must not be changed.
+// Raw returns the writer inside a safeWriter, for bytes that must not be changed. It returns any other writer
+// unchanged.
 func Raw(w io.Writer) io.Writer {
 	if safe, ok := w.(safeWriter); ok {
 		return safe.out
@@ -86,8 +87,8 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// StyleOf returns the style for a writer. It has colours if the writer is a terminal, NO_COLOR is unset and TERM
-// supports them.
+// StyleOf returns the style for a writer. It has colours if the writer is a terminal, NO_COLOR is unset or empty, and
+// TERM is not "dumb".
 func StyleOf(w any) view.Style {
 	return view.Style{Colour: TerminalOf(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
@@ -117,7 +118,7 @@ func ListOfObjects(objects []*unstructured.Unstructured) *unstructured.Unstructu
 	return list
 }
 
-// PrintJobs prints jobs as JSON or YAML: as a v1 List, or as a single object if single is true.
+// PrintJobs prints jobs as JSON or YAML: as a v1 List or, if single is true, the first job as a single object.
 func PrintJobs(w io.Writer, o Format, jobs []*Job, single bool) error {
 	if single {
 		return PrintObject(w, o, jobs[0].Raw)
@@ -129,14 +130,15 @@ func PrintJobs(w io.Writer, o Format, jobs []*Job, single bool) error {
 	return PrintObject(w, o, ListOfObjects(objects))
 }
 
-// PrintNames prints the addresses of jobs.
+// PrintNames prints the addresses of jobs, KIND/NAME, one per line.
 func (p *Program) PrintNames(jobs ...*Job) {
 	for _, j := range jobs {
 		fmt.Fprintln(p.Out, j.Ref())
 	}
 }
 
-// PrintEach prints objects one after the other as YAML, or as one list as JSON.
+// PrintEach prints objects one after the other as YAML, or as one v1 List as JSON. It stops at the first error of
+// objects and returns it.
 func (p *Program) PrintEach(o Format, objects iter.Seq2[*unstructured.Unstructured, error]) error {
 	var list []*unstructured.Unstructured
 	separator := ""

@@ -26,11 +26,12 @@ type Program struct {
 	Flags *genericclioptions.ConfigFlags
 	// local is the name of the embedded cluster to use; empty to use the kubeconfig.
 	local string
-	// kubeconfig is the path from the command line.
+	// kubeconfig is the value of --kubeconfig. Connect saves it here before it replaces the flag's value.
 	kubeconfig string
 }
 
-// New returns the program with a name. Under the name kubectl-t9k it is a plug-in of kubectl.
+// New returns a program that was called by the given name. If the name begins with kubectl-, the program is a plug-in
+// of kubectl.
 func New(program string, streams genericiooptions.IOStreams) *Program {
 	streams.Out, streams.ErrOut = safeWriter{streams.Out}, safeWriter{streams.ErrOut}
 	p := &Program{IOStreams: streams, Name: "t9k", Flags: genericclioptions.NewConfigFlags(true)}
@@ -72,7 +73,7 @@ func (p *Program) Example(lines ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Again returns a command line for the same cluster and a namespace in it.
+// Again returns a command line that runs a verb in a namespace of the same cluster.
 func (p *Program) Again(c *Cluster, namespace, verb string) string {
 	parts := []string{p.Name, verb}
 	if c.Chosen || namespace != c.Namespace {
@@ -96,8 +97,8 @@ func AddFileFlag(cmd *cobra.Command, files *[]string) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// Open opens a manifest and returns its name for messages. The name "-" means standard input, and a name that begins
-// with https:// is an address.
+// Open opens a manifest and returns its name for messages. The name "-" means standard input, and a name with a scheme,
+// such as https://, is an address.
 func (p *Program) Open(name string) (io.ReadCloser, string, error) {
 	switch {
 	case name == "-":
@@ -112,7 +113,8 @@ func (p *Program) Open(name string) (io.ReadCloser, string, error) {
 	return f, name, nil
 }
 
-// OfflineNamespace returns the namespace from the flags or the kubeconfig without sending a request.
+// OfflineNamespace returns the namespace from the flags or the kubeconfig, or "default" if they have none. It sends no
+// request.
 func (p *Program) OfflineNamespace() string {
 	namespace, _, err := p.Flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil || namespace == "" {

@@ -44,7 +44,8 @@ func (t *Terminal) Width() int {
 	return width
 }
 
-// Raw puts the terminal into raw mode while f runs. f receives the terminal's sizes.
+// Raw puts the terminal into raw mode while f runs. f receives the terminal's sizes; the queue ends when f returns or
+// ctx is done.
 func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQueue) error) error {
 	state, err := term.MakeRaw(t.fd)
 	if err != nil {
@@ -56,7 +57,7 @@ func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQue
 	return f(&sizes{done: ctx.Done(), terminal: t})
 }
 
-// sizes implements a queue of the sizes of a terminal.
+// sizes is a remotecommand.TerminalSizeQueue for a terminal.
 type sizes struct {
 	// done is closed when the queue ends.
 	done          <-chan struct{}

@@ -115,7 +115,7 @@ func (w *WatchedJob) Take(change watch.Change) error {
 	return nil
 }
 
-// Ages returns the creation times of a job's pods.
+// Ages returns the creation times of a job's pods, by the UIDs of the pods.
 func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 	client, err := metadata.NewForConfig(c.Config)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Cluster) Ages(ctx context.Context, j *Job) (view.Ages, error) {
 }
 
 // Events returns the events about an object, the oldest first. An empty uid selects the events of all objects with the
-// name, because the events of a pod outlive the pod.
+// name, such as the earlier pods of a replica.
 func (c *Cluster) Events(ctx context.Context, namespace, name string, uid types.UID) ([]corev1.Event, error) {
 	about := fields.Set{"involvedObject.name": name}
 	if uid != "" {

@@ -17,10 +17,12 @@ import (
 
 // history describes attempts whose pods are deleted.
 type history struct {
-	// ends describes, by the name of the replica, how earlier attempts ended.
+	// ends describes how earlier attempts ended, by the name of the replica's pod.
 	ends map[string][]string
-	// plain holds events about ended attempts without a typed list, which an older operator wrote.
-	plain    []corev1.Event
+	// plain holds events about ended attempts that have no readable annotation with the ends, because an older operator
+	// wrote them.
+	plain []corev1.Event
+	// statuses holds the statuses of replicas by the same names.
 	statuses map[string]*batch.ReplicaStatus
 }
 
@@ -71,7 +73,7 @@ func (l *printer) reportEarlier(r selection.Replica, h *history) {
 	}
 }
 
-// reportMissing prints the selected replicas that have no pod.
+// reportMissing prints the earlier attempts of the selected replicas that have no pod, and the names of these replicas.
 func (l *printer) reportMissing(present []*output.Pod, h *history) {
 	has := map[int]bool{}
 	for _, p := range present {

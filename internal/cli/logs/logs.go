@@ -105,7 +105,7 @@ type printer struct {
 // ahead is the number of logs that are requested in advance.
 const ahead = 8
 
-// print prints the logs of one replica after the other, by role and rank.
+// print prints the existing logs of one replica after the other, by role and rank.
 func (l *printer) print(ctx context.Context) error {
 	list, err := l.Cluster.Core.Pods(l.Job.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: l.Selection.Labels(l.Job)})
 	if err != nil {

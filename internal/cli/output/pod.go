@@ -43,7 +43,7 @@ func Init(p *corev1.Pod) string {
 	return ""
 }
 
-// Open returns a function that requests the pod's log.
+// Open returns a function that requests the log of the pod's container.
 func (p *Pod) Open(c *kit.Cluster) podlog.Opener {
 	open := podlog.OpenerOf(c.Core.Pods(p.Namespace), p.Name, p.UID)
 	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {

@@ -41,8 +41,9 @@ type Streamer struct {
 // stream is the log of a pod that is being read.
 type stream struct {
 	*Pod
-	// ended is closed when the container has terminated or the pod is deleted.
-	ended  chan struct{}
+	// ended is closed when the container or the pod has terminated, or when the pod is deleted.
+	ended chan struct{}
+	// closed is true once ended is closed.
 	closed bool
 	// cancel stops the reading immediately.
 	cancel context.CancelFunc
@@ -79,7 +80,8 @@ func (f *Streamer) TakePods(ctx context.Context, change watch.Change) {
 	}
 }
 
-// takePod begins to read the log of a pod once there is one, and records the termination of the pod.
+// takePod begins to read the log of a pod when its container has started, and records the termination of the pod. gone
+// is true if the pod was deleted.
 func (f *Streamer) takePod(ctx context.Context, pod *corev1.Pod, gone bool) {
 	p := f.pods[pod.UID]
 	if p == nil {
@@ -115,8 +117,8 @@ func (p *stream) end() {
 	}
 }
 
-// attemptDelay is how long the output of an attempt waits for the rest of the previous attempt's output, which may be
-// on a node that does not answer.
+// attemptDelay is the longest time for which the output of an attempt waits for the rest of the previous attempt's
+// output. The node of the previous attempt may not answer.
 const attemptDelay = 5 * time.Second
 
 // start reads a log in the background.
@@ -165,7 +167,7 @@ func (f *Streamer) start(ctx context.Context, p *stream) {
 }
 
 // Finish reads the rest of the logs after the job has finished. It does not wait for pods that outlive the job. gone is
-// true if the job was deleted, and its pods with it.
+// true if the job was deleted, and its pods with it. Finish returns an error if it cannot list the pods.
 func (f *Streamer) Finish(ctx context.Context, gone bool) error {
 	var failed error
 	if !gone {

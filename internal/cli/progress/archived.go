@@ -27,8 +27,8 @@ func (d *display) archivedTail(ctx context.Context, j *kit.Job, replica, contain
 	}
 }
 
-// archived returns the last lines of the last attempt of a replica. Whatever is wrong with the archive is no reason to
-// say more of it here: it is only asked for what the cluster no longer has.
+// archived returns the last lines of the last attempt of a replica from the archive. It returns none if the archive
+// cannot be read or has no such log. Errors are ignored, because the log only completes the output.
 func (d *display) archived(ctx context.Context, j *kit.Job, replica, container string) []string {
 	c, err := archiveclient.Connect(d.Program, archiveclient.Options{})
 	if err != nil {
@@ -53,10 +53,10 @@ func (d *display) archived(ctx context.Context, j *kit.Job, replica, container s
 	return lines
 }
 
-// lastLog returns the log of the last attempt of a replica, which is that of its newest pod: the numbers of attempts
-// start again when a replica is scaled away and back. containers are the names of the init containers and, last,
-// of the main container. The archive has the log of an init container only if it failed, and then no other log of the
-// attempt.
+// lastLog returns the log of a replica's newest pod that has output; nil if there is none. The number of an attempt
+// alone does not identify the newest pod, because attempts are counted from 0 again when a replica is removed and added
+// again by scaling. containers are the names of the init containers and of the main container. The archive has the log
+// of an init container only if it failed, and then no other log of the attempt.
 func lastLog(logs []archive.LogText, containers []string) *archive.LogText {
 	var last *archive.LogText
 	for i := range logs {

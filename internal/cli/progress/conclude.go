@@ -47,7 +47,7 @@ func (d *display) conclude(ctx context.Context) error {
 	return nil
 }
 
-// printFailures prints how the first failed replicas ended.
+// printFailures prints how the first failedShown failed replicas ended.
 func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 	shown, more := 0, 0
 	for _, task := range j.Status().Tasks {
@@ -79,7 +79,7 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 	defer cancel()
 	name := d.style.Paint(view.Bad, fmt.Sprintf("%s-%d", role, observed.RankOf(r.Name)))
 	container, detail := mainContainer(j, role), view.Failure(r)
-	// The error is ignored: a user without the right to read pods may still have the right to read their logs.
+	// The error is ignored: a user without the right to read pods can have the right to read their logs.
 	if pod, err := d.cluster.Core.Pods(j.GetNamespace()).Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
 		if end := observed.End(pod); end.Init {
 			container, detail = end.Container, fmt.Sprintf("failed: exit code %d, %s", *end.ExitCode, end.Cause())

@@ -185,7 +185,8 @@ func (d *display) pane(width, height int) []string {
 	return append([]string{""}, view.Output(d.out.last, d.style, width, min(paneLines, height/paneShare))...)
 }
 
-// drain shows the rest of the output after all jobs have finished. stop ends the goroutines that read logs.
+// drain shows the rest of the output after all jobs have finished. After drainTimeout, it calls stop, which ends the
+// goroutines that read logs.
 func (d *display) drain(ctx context.Context, stop func()) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// claimTimeout is how long a job may stay without a status before it is reported that no controller handles it.
+// claimTimeout is how long a job may stay without a status before a watch reports that no operator handles the job.
 const claimTimeout = 5 * time.Second
 
 // Options select when a watch stops early and which output it shows.
@@ -38,7 +38,7 @@ type track struct {
 	// lost is the last connection error while the API server does not answer; nil while it answers.
 	lost      error
 	lostSince time.Time
-	// unclaimed is true if no controller has handled the job in time.
+	// unclaimed is true if the job had no status after claimTimeout.
 	unclaimed bool
 	// impossible is true while the job is known to be unable to start.
 	impossible bool
@@ -107,7 +107,8 @@ type display struct {
 	out      outputs
 }
 
-// Watch shows jobs until all have finished or ctx is done. It returns a kit.ExitError unless all jobs have succeeded.
+// Watch shows jobs until all have finished or ctx is done. It returns nil if all jobs have succeeded, and a
+// kit.ExitError if a job has failed or was deleted, or if ctx is done earlier.
 func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
 	d := &display{Program: p, cluster: c, style: kit.StyleOf(p.Out), terminal: kit.TerminalOf(p.Out), options: o}
 	if d.terminal != nil {
@@ -158,7 +159,7 @@ func (d *display) watch(ctx context.Context) error {
 	return d.drain(ctx, stop)
 }
 
-// source returns the source that observes a topic.
+// source returns the source that observes a topic. It returns false if it cannot make a client for the source.
 func (d *display) source(about topic) (watch.Source, bool) {
 	switch about.about {
 	case ofAges:
@@ -320,7 +321,7 @@ func (d *display) report(who, what string, colour view.Colour) {
 // clock returns the time of day in UTC, as it is printed before transitions.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// remark reports jobs that no controller handles.
+// remark reports the jobs that still have no status.
 func (d *display) remark() {
 	for _, t := range d.tracks {
 		if t.Status().Phase == "" && !t.Deleted {
@@ -358,7 +359,7 @@ func (d *display) draw() error {
 	return d.screen.Draw(append(frame, pane...), width)
 }
 
-// detached prints how to continue watching.
+// detached prints how to watch the unfinished jobs again. It returns a kit.ExitError.
 func (d *display) detached(left []*track) error {
 	var names []string
 	for _, t := range left {

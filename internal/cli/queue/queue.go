@@ -95,7 +95,7 @@ func describeCommand(p *kit.Program) *cobra.Command {
 	}
 }
 
-// describeQueue prints a queue and its waiting groups in order.
+// describeQueue prints a queue, its waiting groups in order, and its running groups.
 func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name string) error {
 	q, err := getQueue(ctx, c, name)
 	if err != nil {
@@ -122,7 +122,8 @@ func describeQueue(ctx context.Context, p *kit.Program, c *kit.Cluster, name str
 
 var queueResource = scheduling.GroupVersion.WithResource("queues")
 
-// listQueues returns all queues by priority, then by name.
+// listQueues returns all queues, those of the highest priority first, then by name. It also returns the list that the
+// API server returned. The error is kit.ErrNotInstalled if the cluster does not serve queues.
 func listQueues(ctx context.Context, c *kit.Cluster) ([]scheduling.Queue, *unstructured.UnstructuredList, error) {
 	raw, err := c.Objects.Resource(queueResource).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {

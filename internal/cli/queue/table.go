@@ -129,7 +129,8 @@ func namespacesOf(q *scheduling.Queue) string {
 	}
 }
 
-// usage returns a table with a bar for each resource that has a quota.
+// usage returns a table with a row for each resource that a queue uses or for which it has a quota. The row has a bar
+// if there is a quota.
 func usage(q *scheduling.Queue) view.Table {
 	t := view.Table{}
 	for _, name := range resourcesOf(q) {

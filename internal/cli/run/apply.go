@@ -35,7 +35,7 @@ type applier struct {
 	others, jobs []target
 }
 
-// locate finds the client of each object.
+// locate finds the client for each object, and sets the namespaces of objects that have none.
 func (p *applier) locate(results []manifest.Result) error {
 	var mapper meta.RESTMapper
 	for _, r := range results {
@@ -128,7 +128,7 @@ func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured
 	return p.put(ctx, t, true)
 }
 
-// removeJobs deletes the existing jobs of the manifest, and waits until they and their pods are deleted. It deletes none
+// removeJobs deletes the existing jobs of the manifest and waits until they and their pods are deleted. It deletes none
 // if the API server would refuse one of the deletions or one of the new jobs.
 func (p *applier) removeJobs(ctx context.Context) error {
 	old, err := p.existingJobs(ctx)
@@ -210,7 +210,8 @@ func (p *applier) applyOne(ctx context.Context, t target) (*unstructured.Unstruc
 	return raw, nil
 }
 
-// put applies an object with server-side apply. It creates an object without a name, which the API server generates.
+// put applies an object with server-side apply. If the object has no name, put creates it, and the API server generates
+// the name. dry makes the request a dry run.
 func (p *applier) put(ctx context.Context, t target, dry bool) (*unstructured.Unstructured, error) {
 	var dryRun []string
 	if dry {

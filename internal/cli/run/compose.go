@@ -145,7 +145,8 @@ type (
 	}
 )
 
-// check returns an error if the flags do not fit each other.
+// check returns an error if required flags are missing or if the flags cannot be combined with each other or with
+// files.
 func (c *composer) check(files []string) error {
 	var missing []string
 	for flag, value := range map[string]string{"--name": c.name, "--image": c.image} {
@@ -219,7 +220,7 @@ func (c *composer) variables() ([]envText, error) {
 
 var wholeNumber = regexp.MustCompile(`^[0-9]+$`)
 
-// resources returns the requests of each replica; nil if there are none.
+// resources returns the requests and limits of each replica; nil if there are none.
 func (c *composer) resources() (*resourcesText, error) {
 	r := &resourcesText{Requests: map[string]string{}, Limits: map[string]string{}}
 	for _, q := range []struct{ flag, value, resource string }{{"cpu", c.cpu, "cpu"}, {"memory", c.memory, "memory"}} {
@@ -264,7 +265,7 @@ func (c *composer) opener() (manifest.Opener, error) {
 	}, nil
 }
 
-// print writes the manifest in its usual form as YAML, or as JSON.
+// print writes the manifest as YAML with its fields in the usual order, or the checked job as JSON.
 func (c *composer) print(p *kit.Program, o kit.Format, checked *manifest.Checked) error {
 	if cmp.Or(o, kit.YAML) != kit.YAML {
 		return kit.PrintObject(p.Out, o, checked.Results[0].Object)

@@ -78,7 +78,7 @@ prints a warning; with --fail-if-impossible it exits.`,
 	return cmd
 }
 
-// check returns an error if the flags do not fit each other. logs is true if the command line has --logs.
+// check returns an error if the flags cannot be combined. logs is true if the command line has --logs.
 func (o *options) check(logs bool) error {
 	if o.job.used() {
 		if err := o.job.check(o.files); err != nil {
@@ -100,7 +100,7 @@ func (o *options) check(logs bool) error {
 	return nil
 }
 
-// checkDryRun returns an error if other flags do not fit --dry-run.
+// checkDryRun returns an error if --dry-run cannot be combined with the other flags.
 func (o *options) checkDryRun(logs bool) error {
 	switch {
 	case !o.job.used():
@@ -155,7 +155,8 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible, Logs: o.logs})
 }
 
-// read reads and checks the manifests, or the manifest that flags describe. It prints their faults.
+// read reads and checks the manifests, or the manifest that flags describe. If they have faults, it prints the faults
+// and returns an error.
 func (o *options) read(ctx context.Context, p *kit.Program) (*manifest.Checked, error) {
 	open := manifest.Opener(p.Open)
 	if o.job.used() {

@@ -23,7 +23,7 @@ const (
 	Debug = steer.Debug
 )
 
-// Options are the texts of a verb that sets a switch.
+// Options are the texts and the flags of a verb that sets a switch.
 type Options struct {
 	output kit.Format
 	choice kit.Choice
@@ -103,7 +103,7 @@ func switchedOn(u *unstructured.Unstructured, s Switch) bool {
 	return false
 }
 
-// Command makes cmd a verb that sets a switch of jobs.
+// Command makes cmd a verb that sets a switch of jobs, and returns it.
 func Command(p *kit.Program, cmd *cobra.Command, s Switch, on bool, o Options) *cobra.Command {
 	kit.AddChoiceFlags(cmd, &o.choice, "Every job of the namespace that has not ended")
 	cmd.ValidArgsFunction = p.CompleteJobs(-1)

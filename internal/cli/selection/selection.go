@@ -107,10 +107,10 @@ func hasContainer(spec *corev1.PodSpec, name string) error {
 	return fmt.Errorf("no container %q; it has: %s", name, strings.Join(names, ", "))
 }
 
-// maxRanges limits the number of ranks in a list of ranges.
+// maxRanges is greater than every rank that --rank accepts. It limits the length of a range.
 const maxRanges = 1_000_000
 
-// parseRanks parses ranks such as 0 or 0-3.
+// parseRanks parses ranks and ranges such as 0 or 0-3. It returns nil for an empty list.
 func parseRanks(list []string) ([]int, error) {
 	var ranks []int
 	for _, item := range list {
@@ -150,7 +150,7 @@ func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected b
 }
 
 // Labels returns a label selector for the pods of a job that may be selected. The label selector is exact if the
-// selection is a single replica or role.
+// selection is a single replica or all replicas of one role.
 func (s *Selection) Labels(j *kit.Job) string {
 	labels := j.Selector()
 	if len(s.Roles) != 1 {

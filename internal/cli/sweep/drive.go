@@ -19,11 +19,11 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// retryDelay is the delay before a job is created again after the API server did not answer.
+// retryDelay is the delay before the driver tries again to create a job after a temporary error.
 const retryDelay = 2 * time.Second
 
-// driver creates the jobs of a sweep, as many at a time as its options allow, and shows them. All of its state is in
-// the cluster: a job exists or does not exist, under a name that is derived from its settings.
+// driver creates the jobs of a sweep, as many at a time as its options allow, and shows them. All state that outlives
+// the driver is in the cluster: a job exists or does not exist, under a name that is derived from its settings.
 type driver struct {
 	*kit.Program
 	*plan
@@ -39,7 +39,7 @@ type driver struct {
 	whole bool
 	// lost is the last connection error while the API server does not answer; nil while it answers.
 	lost error
-	// retry fires when a job may be created again after an outage; nil if there was none.
+	// retry fires at the end of a retryDelay; nil if there is no delay now.
 	retry <-chan time.Time
 }
 
@@ -94,8 +94,8 @@ func (d *driver) foreign(m *member) error {
 	return fmt.Errorf("%s exists and does not belong to sweep %s: choose another name with --name", observed.Ref(d.kind, m.object.GetName()), d.name)
 }
 
-// take applies the state of a job. It ignores jobs that carry the sweep's label and are none of its jobs, such as those
-// that somebody copied with their labels.
+// take applies the state of a job. It ignores jobs that have the sweep's label but do not belong to the sweep, such as
+// copies of its jobs.
 func (d *driver) take(u *unstructured.Unstructured) error {
 	m := d.byName[u.GetName()]
 	if m == nil {
@@ -152,7 +152,7 @@ func (d *driver) due() *member {
 	return d.next()
 }
 
-// over reports whether no job runs and no job remains to be created.
+// over reports whether all created jobs have finished and no further job may be created.
 func (d *driver) over() bool {
 	unfinished, _ := d.tally()
 	return unfinished == 0 && d.due() == nil
@@ -184,7 +184,8 @@ func (d *driver) run(ctx context.Context) error {
 	return d.conclude(ctx.Err() != nil)
 }
 
-// loop creates jobs and handles changes until the sweep is over. With --detach, it returns when all jobs are created.
+// loop creates jobs and handles changes until the sweep is over. With --detach, it returns when no further job may be
+// created now.
 func (d *driver) loop(ctx context.Context, incoming <-chan watch.Update[string]) error {
 	tick := time.NewTicker(time.Second) // to update the displayed ages
 	defer tick.Stop()
@@ -208,7 +209,8 @@ func (d *driver) loop(ctx context.Context, incoming <-chan watch.Update[string])
 	return d.draw()
 }
 
-// step waits for one change and handles it. If now is ready, it creates the next job instead.
+// step handles the first event that occurs: a change of the jobs, a tick, or the end of a retry delay. If now is not
+// nil, the creation of the next job is such an event too.
 func (d *driver) step(ctx context.Context, incoming <-chan watch.Update[string], now <-chan struct{}, tick <-chan time.Time, next *member) error {
 	select {
 	case <-ctx.Done():
@@ -225,8 +227,8 @@ func (d *driver) step(ctx context.Context, incoming <-chan watch.Update[string],
 	}
 }
 
-// create creates a job. If the job already exists, it was created by an earlier request whose answer was lost, or by
-// another command for the same sweep.
+// create creates a job. A job that already exists with the same manifest belongs to the sweep: it was created by an
+// earlier request whose response was lost, or by another command for the same sweep.
 func (d *driver) create(ctx context.Context, m *member) error {
 	u, err := d.client.Create(ctx, m.object, metav1.CreateOptions{FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	if apierrors.IsAlreadyExists(err) {
@@ -295,8 +297,8 @@ func (d *driver) takeUpdate(ctx context.Context, n watch.Update[string]) error {
 	return nil
 }
 
-// confirm marks jobs as deleted that are missing from a list. The list may be older than the creation of some jobs, so
-// confirm reads the missing jobs from the API server.
+// confirm marks the jobs as deleted that are missing from a list and from the cluster. The list may be older than the
+// creation of some jobs, so confirm reads the missing jobs from the API server.
 func (d *driver) confirm(ctx context.Context, present map[string]bool) {
 	for _, m := range d.members {
 		name := m.object.GetName()
@@ -316,7 +318,7 @@ func (d *driver) remove(name string) {
 	}
 }
 
-// report prints a change unless the live view shows it.
+// report prints a change as a line. On a terminal it prints nothing, because the live view shows the change.
 func (d *driver) report(who, what string, colour view.Colour) {
 	if d.screen != nil {
 		return

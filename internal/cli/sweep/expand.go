@@ -35,7 +35,7 @@ type member struct {
 	deleted bool
 }
 
-// template is the manifest of a sweep, in whose strings ${NAME} is a parameter.
+// template is the manifest of a sweep. In its strings, ${NAME} stands for the value of a parameter.
 type template struct {
 	manifest.Doc
 	checker *manifest.Checker
@@ -80,7 +80,7 @@ func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name st
 	return t, nil
 }
 
-// expand returns the sweep. It checks all of its jobs.
+// expand returns the sweep with a job for each combination of the parameters. It returns an error if a job has faults.
 func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, error) {
 	p := &plan{name: t.sweep, kind: t.kind, parameters: parameters}
 	taken := map[string]settings{}
@@ -106,7 +106,7 @@ func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, e
 	return p, nil
 }
 
-// check returns the faults of one job of the sweep.
+// check returns an error with the faults of one job of the sweep.
 func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s settings) error {
 	result, err := t.checker.Check(ctx, t.Become(u))
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s se
 }
 
 // decideTypes determines which values that consist of one parameter become a number or a boolean: those for which the
-// job then has fewer faults than with a string.
+// job with the settings s then has fewer faults than with a string.
 func (t *template) decideTypes(ctx context.Context, s settings) error {
 	var places []string
 	visitStrings(t.Object.Object, "", func(path, text string) any {
@@ -162,7 +162,7 @@ func (t *template) decideTypes(ctx context.Context, s settings) error {
 	return nil
 }
 
-// fill returns the job with some settings.
+// fill returns the job for some settings.
 func (t *template) fill(s settings) (*unstructured.Unstructured, error) {
 	var pairs []string
 	for _, one := range s {
@@ -202,8 +202,8 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// wholly returns the value of the parameter of which a text consists. whole is false if the text is not exactly one
-// parameter.
+// wholly returns the value of a parameter if a text is exactly ${NAME} with the name of this parameter. For any other
+// text, whole is false.
 func wholly(text string, s settings) (value string, whole bool) {
 	for _, one := range s {
 		if text == "${"+one.name+"}" {
@@ -225,7 +225,8 @@ func literal(text string) any {
 	return nil
 }
 
-// visitStrings returns a copy of a value in which f has replaced every string.
+// visitStrings returns a copy of a value in which f has replaced every string except the keys of mappings. path is the
+// path of the value.
 func visitStrings(v any, path string, f func(path, text string) any) any {
 	switch v := v.(type) {
 	case string:
@@ -248,7 +249,7 @@ func visitStrings(v any, path string, f func(path, text string) any) any {
 
 // addVariables adds the parameters to the environment of all containers.
 func (t *template) addVariables(u *unstructured.Unstructured, s settings) error {
-	// A value of another type is a fault that validation reports.
+	// If replicaSpecs has another type, validation reports a fault.
 	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs")
 	for i, role := range roles {
 		r, ok := role.(map[string]any)
@@ -288,7 +289,7 @@ func (t *template) addTo(container any, path string, s settings) error {
 		return nil
 	}
 	env, _ := c["env"].([]any)
-	var added []any // they come first, because a variable can refer only to earlier ones
+	var added []any // put first, because a variable can refer only to earlier ones
 	for _, one := range s {
 		set := false
 		for i, e := range env {

@@ -14,7 +14,7 @@ import (
 // maxJobs is the largest number of jobs of a sweep.
 const maxJobs = 1000
 
-// parameter is a parameter with its values.
+// parameter is a parameter of a sweep with its values.
 type parameter struct {
 	name   string
 	values []string

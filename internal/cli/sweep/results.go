@@ -40,7 +40,7 @@ func (d *driver) parameterNames() []string {
 	return names
 }
 
-// announce prints the size of the sweep and how to stop.
+// announce prints the size of the sweep and how to stop the command.
 func (d *driver) announce() {
 	created := 0
 	for _, m := range d.members {
@@ -99,7 +99,7 @@ func (d *driver) conclude(interrupted bool) error {
 	return &kit.ExitError{Code: kit.ExitFailed}
 }
 
-// left returns what happens to the jobs if the command is interrupted, as text.
+// left returns, as text, how many jobs continue and how many were not created if the command is interrupted.
 func (d *driver) left(unfinished int) string {
 	missing := 0
 	for _, m := range d.members {
@@ -183,7 +183,7 @@ func show(ctx context.Context, p *kit.Program, o *options, name string) error {
 	values := make([]map[string]string, len(jobs))
 	all := map[string]bool{}
 	for i, j := range jobs {
-		// A value that cannot be read was not written by this program. Its columns stay empty.
+		// An annotation that cannot be read was not written by this program. The columns of its job stay empty.
 		_ = json.Unmarshal([]byte(j.Raw.GetAnnotations()[batch.AnnotationParameters]), &values[i])
 		for parameter := range values[i] {
 			all[parameter] = true

@@ -76,7 +76,7 @@ With only the name of a sweep, the command shows its jobs; without a name, it li
 	return cmd
 }
 
-// check returns an error if the flags do not fit each other or the names on the command line.
+// check returns an error if flags cannot be combined with each other or with the name of a sweep.
 func (o *options) check(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("sweep shows one sweep, not %d", len(args))

@@ -124,7 +124,7 @@ func TestDetachNamesJobsThatAreMissing(t *testing.T) {
 		phases []string
 		output kit.Format
 		out    string
-		// err holds parts of the error; no error is expected without any.
+		// err holds parts of the expected error; nil if no error is expected.
 		err []string
 	}{
 		"all exist":          {[]string{"Failed", "Running"}, "", "Sweep s has 2 jobs", nil},

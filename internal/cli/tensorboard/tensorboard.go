@@ -77,7 +77,7 @@ func show(ctx context.Context, p *kit.Program, o *options, address string) error
 	return serve(ctx, p, boards, o, tb)
 }
 
-// serve serves a TensorBoard at a local port until ctx ends.
+// serve forwards a local port to a TensorBoard until ctx is done.
 func serve(ctx context.Context, p *kit.Program, boards *forward.Client, o *options, tb *tensorboard.TensorBoard) error {
 	f, err := boards.Start(ctx, tb, o.port)
 	if err != nil {
@@ -120,8 +120,8 @@ func complete(p *kit.Program) kit.Completion {
 	}
 }
 
-// find returns the TensorBoard with a name or of a job. If there is none, the error contains the reason in the job's
-// status.
+// find returns the TensorBoard with a name, or the TensorBoard of a job. If the job has none, the error contains the
+// reason from the job's status.
 func find(ctx context.Context, c *kit.Cluster, boards *forward.Client, address string) (*tensorboard.TensorBoard, error) {
 	kind, name, err := kit.ParseAddress(address)
 	if err != nil {

@@ -129,7 +129,7 @@ func (r *reader) list(ctx context.Context, p *kit.Program, resource, namespace s
 type listed struct{ content map[string]any }
 
 // optional returns the answer of a request, or an empty answer if the user may not make the request or if the resource
-// is not installed. If the user may not make it, optional prints that.
+// is not installed. If the user may not make the request, it prints the error.
 func optional[T any](p *kit.Program, request func() (*T, error)) (*T, error) {
 	answer, err := request()
 	switch {

@@ -18,7 +18,7 @@ import (
 // unknown is the user name for pods without a recorded requester.
 const unknown = "(not recorded)"
 
-// holder is a node, a queue or a user to which pods with a node belong.
+// holder is a node, a queue or a user, with the sums of the pods that belong to it and occupy a node.
 type holder struct {
 	name string
 	pods int
@@ -97,7 +97,8 @@ func nodeNote(n *corev1.Node) string {
 	return strings.Join(notes, ", ")
 }
 
-// columns returns the resources to show: CPU, memory, and every extended resource that a node has or a pod requests.
+// columns returns the resources to show: every extended resource that a node has, a quota names or a pod requests, then
+// CPU and memory.
 func (c *cluster) columns() []corev1.ResourceName {
 	extended := map[corev1.ResourceName]bool{}
 	for _, all := range []holders{c.nodes, c.queues, c.users} {
@@ -114,7 +115,8 @@ func (c *cluster) columns() []corev1.ResourceName {
 	return append(slices.Sorted(maps.Keys(extended)), corev1.ResourceCPU, corev1.ResourceMemory)
 }
 
-// table returns the holders as a table. what is the header of the first column.
+// table returns the holders as a table, with a row for their sum if there are several. what is the header of the first
+// column.
 func (h holders) table(what string, columns []corev1.ResourceName) view.Table {
 	t := view.Table{Header: []string{what, "PODS"}, Text: true}
 	for _, name := range columns {

@@ -45,7 +45,8 @@ that the variable T9K_CONSOLE or the kubeconfig names.`,
 	return cmd
 }
 
-// settleTime is how long the first page waits for the caches. Later objects are pushed to the page.
+// settleTime is the longest time for which the command waits for its caches to fill before it prints the address. The
+// console pushes objects that arrive later to its pages.
 const settleTime = 5 * time.Second
 
 func serve(ctx context.Context, p *kit.Program, o *options) error {

@@ -41,7 +41,8 @@ A job can have 10,000 replicas, which is the operator's default. "run" leaves th
 	return cmd
 }
 
-// report prints the faults of each object, or that it is valid.
+// report prints all faults and returns a kit.ExitError. If there are no faults, it prints the warnings of each object
+// and that the object is valid or was not checked.
 func report(p *kit.Program, c *manifest.Checked) error {
 	for _, f := range c.Faults {
 		fmt.Fprintln(p.Out, f)

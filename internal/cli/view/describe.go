@@ -126,7 +126,7 @@ func (d *Description) head(now time.Time) Table {
 	return t
 }
 
-// board returns the state of the job's TensorBoard as text.
+// board returns the state of the job's TensorBoard as text; empty if the job has none.
 func (d *Description) board() (string, Colour) {
 	b := d.TensorBoard
 	if b == nil {

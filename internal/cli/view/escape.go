@@ -6,8 +6,8 @@ import (
 	"tensorstack.dev/batch/internal/escape"
 )
 
-// own replaces the escape character at the beginning of this package's control sequences. No text contains this byte:
-// it does not occur in UTF-8, and Escape removes it from other bytes.
+// own stands for the escape character at the beginning of this package's control sequences until Terminal replaces it.
+// A text that Escape has returned does not contain this byte, because the byte does not occur in UTF-8.
 const own = "\xff"
 
 // Escape replaces control characters and bytes that are not UTF-8 with the escapes of JSON and Go, so that a terminal

@@ -24,7 +24,7 @@ type Job struct {
 	Normal *engine.Job
 }
 
-// Jobs returns the table of jobs of t9k get. wide adds the queue and times.
+// Jobs returns the table of jobs for "t9k get". wide adds the queue and times.
 func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	t := Table{Header: []string{"KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE"}}
 	if wide {
@@ -103,7 +103,8 @@ func phaseColour(phase string) Colour {
 	}
 }
 
-// ready returns the number of running replicas and the number of wanted replicas, as text.
+// ready returns the number of running replicas and the number of wanted replicas, such as 2/4; a dash before the job
+// has a phase.
 func ready(s *batch.JobStatus) string {
 	if s.Phase == "" {
 		return "-"

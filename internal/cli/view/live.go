@@ -49,7 +49,7 @@ func Frame(jobs []Live, now time.Time, st Style, width, height int) []string {
 	return lines
 }
 
-// lines renders a job below its head, as far as height allows.
+// lines renders a job, beginning with its head, in at most height lines.
 func (j *Live) lines(head []string, now time.Time, st Style, width, height int) []string {
 	all := listed(j.Status)
 	want := int(observed.Total(j.Status))
@@ -101,7 +101,7 @@ var phaseUrgency = []batch.JobPhase{
 	batch.JobFailed, batch.JobUnknown, "", batch.JobPending, batch.JobResuming, batch.JobPaused, batch.JobRunning, batch.JobSucceeded,
 }
 
-// overview renders many jobs, one to a line.
+// overview renders many jobs, one per line.
 func overview(jobs []Live, now time.Time, st Style, width, height int) []string {
 	sorted := slices.Clone(jobs)
 	slices.SortStableFunc(sorted, func(a, b Live) int {
@@ -135,7 +135,7 @@ func (j *Live) overviewRow(now time.Time) []Cell {
 	return []Cell{{Text: j.Ref}, phase, {Text: ready(j.Status)}, {Text: fmt.Sprint(j.Status.Restarts)}, {Text: orDash(waited)}, {Text: orDash(ran)}, why}
 }
 
-// phaseSums counts jobs by phase. The jobs must be sorted by phase.
+// phaseSums returns the numbers of jobs by phase, as text. The jobs must be sorted by phase.
 func phaseSums(jobs []Live) string {
 	var parts []string
 	for i := 0; i < len(jobs); {
@@ -161,7 +161,7 @@ func (j *Live) table(rows []replica, now time.Time) Table {
 	return t
 }
 
-// head renders the job in one line if it fits, and below it the reason for its phase.
+// head renders the job in one line if it fits, and below this line the reason for the job's phase and the notice.
 func (j *Live) head(now time.Time, st Style, width int) []string {
 	s := j.Status
 	facts := []Cell{{Text: j.Ref, Colour: Bold}}
@@ -220,7 +220,7 @@ func clip(lines []string, n int) []string {
 	return lines[:max(0, min(n, len(lines)))]
 }
 
-// Count returns a number with its noun.
+// Count returns a number with a noun, such as "1 job" or "2 jobs".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Plan returns in one line the size of a training job, the replica that decides its result, and its limits; empty if
-// the spec has none of these.
+// Plan returns in one line the size of an elastic job, the replica that alone decides the result, the rendezvous and
+// the limits of the job; empty if the spec has none of these.
 func (j *Job) Plan() string {
 	n := j.Normal
 	if n == nil {
@@ -70,7 +70,8 @@ func (j *Job) restarts() string {
 	return number + " restarts"
 }
 
-// restartCount returns the number for restarts as text. of is the last figure in the text, which decides the plural.
+// restartCount returns the number of restarts, with the limit if there is one, as text. of is the last number in the
+// text, which decides between singular and plural.
 func (j *Job) restartCount() (number string, of int32) {
 	if j.Normal == nil || j.Normal.RestartLimit == nil {
 		return fmt.Sprint(j.Status.Restarts), j.Status.Restarts

@@ -61,8 +61,8 @@ func (r *replica) detailColour() Colour {
 	return Dim
 }
 
-// byUrgency returns the replicas sorted by urgency: failed replicas first, then replicas that do not start, then
-// restarted ones.
+// byUrgency returns the replicas sorted by phase in the order of observed.PhaseOrder. Of one phase, the replicas with
+// the most restarts come first.
 func byUrgency(all []replica) []replica {
 	sorted := slices.Clone(all)
 	sort.SliceStable(sorted, func(a, b int) bool {
@@ -101,7 +101,7 @@ func roleSums(s *batch.JobStatus) Table {
 	return t
 }
 
-// Several returns the name of replicas of a role: worker-3, or worker-[0-2,5]. The ranks must be sorted.
+// Several returns the names of replicas of a role as one text: worker-3, or worker-[0-2,5]. The ranks must be sorted.
 func Several(role string, ranks []int) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("%s-%d", role, ranks[0])

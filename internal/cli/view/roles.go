@@ -46,7 +46,8 @@ func restartPolicy(job *engine.Job, r engine.Restart) string {
 	return policy
 }
 
-// codes returns exit codes as text, if matter is set: " but after exit code 137, 143".
+// codes returns exit codes as text that begins with what: " but after exit code 137, 143". It returns an empty text if
+// there are no codes or if they do not matter.
 func codes(what string, ranges []engine.CodeRange, matter bool) string {
 	if !matter || len(ranges) == 0 {
 		return ""

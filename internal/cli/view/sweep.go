@@ -24,7 +24,7 @@ type SweepRow struct {
 // exists reports whether the job exists in the cluster.
 func (r *SweepRow) exists() bool { return r.Status != nil }
 
-// phase returns the phase of the job as text, or "Deleted", "not started" or "New".
+// phase returns a cell with the phase of the job, or with "Deleted", "not started" or "New".
 func (r *SweepRow) phase() Cell {
 	switch {
 	case r.Deleted:
@@ -38,7 +38,7 @@ func (r *SweepRow) phase() Cell {
 }
 
 // exit returns the exit code of a finished job: 0 if it succeeded, and otherwise the exit code of the first replica
-// that failed.
+// that failed. It returns a dash if the job has not finished or if the code is not known.
 func (r *SweepRow) exit() string {
 	if !r.exists() {
 		return "-"
@@ -82,7 +82,7 @@ func SweepTable(parameters []string, rows []SweepRow, now time.Time) Table {
 	return t
 }
 
-// SweepSums counts the jobs of a sweep by phase.
+// SweepSums returns the numbers of a sweep's jobs by phase, as text.
 func SweepSums(rows []SweepRow) string {
 	count := map[string]int{}
 	for i := range rows {
@@ -119,7 +119,7 @@ func SweepFrame(title string, parameters []string, rows []SweepRow, now time.Tim
 	return append(append(lines, table...), andMore(len(sorted)-shown, "", st, width)...), shown == len(sorted)
 }
 
-// urgency orders rows by state: failed, waiting, running, succeeded, not started.
+// urgency orders rows by state: failed or deleted, waiting, running, succeeded, not started.
 func (r *SweepRow) urgency() int {
 	switch {
 	case r.Deleted:

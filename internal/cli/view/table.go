@@ -58,7 +58,7 @@ func (t Table) escaped() Table {
 	return t
 }
 
-// blocks renders the header, if there is one, and each row, each in as many lines as it needs.
+// blocks renders the header, if there is one, and the rows. Each block has the lines of the header or of one row.
 func (t Table) blocks(st Style, indent string, width int) [][]string {
 	t = t.escaped()
 	l := layout{Table: t, gap: columnGap, widths: columnWidths(t)}

@@ -1,12 +1,12 @@
-// Package view renders jobs as text: tables, the live view of a running job, transitions and the full description. It
-// is pure: the clock, the width and the height are arguments. Start reading at Job.
+// Package view renders jobs as text: tables, the live view of a running job, transitions and the full description.
+// Rendering is pure: the clock, the width and the height are arguments. Start reading at Job.
 package view
 
 import (
 	"unicode/utf8"
 )
 
-// Colour is the SGR parameter of a text; empty for plain text.
+// Colour is the parameter of the terminal's control sequence for a colour (SGR); empty for plain text.
 type Colour string
 
 // Colours and their meanings.

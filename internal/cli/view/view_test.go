@@ -69,7 +69,7 @@ func live(s *batch.JobStatus) Live {
 	return Live{Job: Job{Kind: "GenericJob", Ref: "genericjob/mnist", Namespace: "team", Name: "mnist", Created: start.Time, Status: s}, Ages: ages}
 }
 
-// thirty returns 12 pending jobs, 9 running jobs, 8 succeeded jobs and one failed job, in turn.
+// thirty returns 12 pending jobs, 9 running jobs, 8 succeeded jobs and one failed job, in mixed order.
 func thirty(pending, running *batch.JobStatus) []Live {
 	good := with(st(batch.JobSucceeded, task("worker", 2, batch.ReplicaSucceeded, nil)), batch.JobCompleted, metav1.ConditionTrue, batch.ReasonSuccessRule, "Every replica has succeeded.")
 	bad := with(st(batch.JobFailed, task("worker", 2, batch.ReplicaFailed, nil)), batch.JobFailedCondition, metav1.ConditionTrue, batch.ReasonReplicaFailed,

@@ -93,7 +93,8 @@ func listGroups(ctx context.Context, c *kit.Cluster, namespace string) ([]*sched
 	return pointers(groups), nil
 }
 
-// Place returns a job's place among the waiting groups of its queue as text; empty if it does not wait.
+// Place returns a job's place among the waiting groups of its queue as text; empty if none of its pods waits. The user
+// must have the right to list the pods and groups of all namespaces.
 func Place(ctx context.Context, c *kit.Cluster, j *kit.Job, queue string) (string, error) {
 	pods, err := waitingPods(ctx, c, metav1.NamespaceAll)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package watch observes objects of a cluster by list and watch. It continues after expired versions and outages of the
-// API server until its caller stops it. Start reading at Run.
+// Package watch observes objects of a cluster by list and watch. It continues after expired resource versions and
+// outages of the API server until its caller stops it. Start reading at Run.
 package watch
 
 import (
@@ -43,7 +43,8 @@ const (
 type Change struct {
 	Type    Type
 	Objects []runtime.Object
-	Err     error
+	// Err is set only for Lost.
+	Err error
 }
 
 // Delays between attempts to reach an API server that does not answer.
@@ -58,7 +59,8 @@ type watcher struct {
 	emit func(Change)
 	// version is the resource version to watch from; empty means to list first.
 	version string
-	// known is true once a list has succeeded. down is true after a failure that was reported.
+	// known is true once a list has succeeded. down is true from a failure that was reported until the API server
+	// answers again.
 	known, down bool
 }
 
@@ -177,7 +179,7 @@ type Update[T any] struct {
 	Err error
 }
 
-// Send runs a source and sends its changes until ctx is done, and finally the error of Run.
+// Send runs a source and sends its changes until ctx is done or Run returns an error, which it sends last.
 func Send[T any](ctx context.Context, to chan<- Update[T], about T, src Source) {
 	send := func(n Update[T]) {
 		select {

@@ -28,7 +28,7 @@ func pod(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-// script answers requests in order and records them. When it has no more answers, the context is done.
+// script answers requests in order and records them. When it has no more answers, it cancels the context.
 type script struct {
 	t       *testing.T
 	answers []answer
