@@ -45,7 +45,7 @@ import (
 const (
 	// fieldManager is the field manager of the status of queues and of the counts of groups.
 	fieldManager = "t9k-operator-queue"
-	// delay is the time for which changes are collected before a status is written.
+	// delay is how long the controllers collect changes of an object before they reconcile it.
 	delay = 300 * time.Millisecond
 
 	// workers is the number of groups, and also of queues, that are reconciled concurrently.
@@ -54,15 +54,15 @@ const (
 	byGroup, byQueue = "group", "queue"
 )
 
-// reconciler reconciles queues and groups. It reads the t9k-scheduler's pods from a separate cache, because the
-// manager's cache holds only the pods of jobs.
+// reconciler reconciles queues and groups. It reads pods from caches of its own, because the manager's cache holds only
+// the pods of jobs.
 type reconciler struct {
 	client client.Client
 	pods   cache.Cache
 	// foreignPods is the cache of the pods of other schedulers that name a queue.
 	foreignPods cache.Cache
 	shapes      *Shapes
-	// began is the time at which the first queue was reconciled; nil before that.
+	// began is the time at which this process first reconciled a queue; nil before that.
 	began atomic.Pointer[time.Time]
 }
 
@@ -168,7 +168,7 @@ func later(of func(context.Context, client.Object) []types.NamespacedName) handl
 	}
 }
 
-// trim removes the fields of an object that this package does not read, to save memory in the cache.
+// trim removes the fields of a pod that this package does not read, to save memory in the cache.
 func trim(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {
@@ -213,7 +213,8 @@ func (k *reconciler) group(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// sameGroup compares two statuses, except for the condition that the scheduler owns.
+// sameGroup reports whether status a of a group equals status b, apart from the conditions of a that this package does
+// not write.
 func sameGroup(a, b *scheduling.PodGroupStatus) bool {
 	old := a.DeepCopy()
 	old.Conditions = nil
@@ -258,7 +259,7 @@ func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcil
 }
 
 // apply writes a status by server-side apply. Fields that the status does not set keep their other owners. into is the
-// status of the apply configuration.
+// status of the apply configuration, and apply fills it. It is no error if the object does not exist.
 func (k *reconciler) apply(ctx context.Context, configuration runtime.ApplyConfiguration, into, status any) error {
 	data, err := json.Marshal(status)
 	if err != nil {

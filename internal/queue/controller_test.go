@@ -37,7 +37,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// storeCache is a cache with the contents of an API server in memory. ours selects the pods that it contains.
+// storeCache is a cache with those pods of an API server in memory that ours selects.
 type storeCache struct {
 	cache.Cache
 	client client.Client

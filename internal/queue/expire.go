@@ -19,12 +19,13 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// notice is the time between the condition on a pod that is too old and the deletion of the pod. The job's controller
-// must see the condition even if the operator restarts in between: it would replace a pod that is deleted without the
-// condition. Times on pods are whole seconds, so the actual time can be one second shorter.
+// notice is how long a pod that is too old carries its condition before it is deleted. The job's controller must see
+// the condition, because it would replace a pod that is deleted without one. After a restart of the operator, the time
+// counts from the first reconciliation of a queue. Times on pods are whole seconds, so the actual time can be one
+// second shorter.
 const notice = 2 * time.Second
 
-// expiryCondition returns the condition of a pod that is deleted because of its age; nil if the pod has none.
+// expiryCondition returns the condition that mark sets on a pod that is too old; nil if the pod has none.
 func expiryCondition(p *corev1.Pod) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
@@ -36,11 +37,11 @@ func expiryCondition(p *corev1.Pod) *corev1.PodCondition {
 }
 
 // expire marks the pods that are older than the queue allows, deletes marked pods after notice, and requests the next
-// reconciliation for the time at which more is due.
+// reconciliation for the time at which the next pod is due.
 func (k *reconciler) expire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
 	k.began.CompareAndSwap(nil, &now)
 	limit, err := ParseDuration(q.Spec.MaxDuration)
-	if err != nil || limit == 0 { // the CRD accepts no other text
+	if err != nil || limit == 0 { // the CRD refuses texts that do not parse
 		return reconcile.Result{}, nil
 	}
 	var next time.Duration
@@ -81,7 +82,7 @@ func (k *reconciler) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queu
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	err = k.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
-	// After a conflict, another pod has the name.
+	// A conflict means that another pod has the name.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("marking pod %s/%s, which is older than its queue allows: %w", p.Namespace, p.Name, err)
 	}

@@ -24,8 +24,8 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// ReadInitial returns the queues with which an installation begins: the queues in a file, unless its name is empty, and
-// the default queue, which every installation has.
+// ReadInitial returns the queues that the operator creates if they do not exist: the queues in the file at path, and
+// the default queue. If the file defines the default queue, that definition applies. An empty path means no file.
 func ReadInitial(path string) ([]client.Object, error) {
 	var initial []client.Object
 	if path != "" {
@@ -38,7 +38,7 @@ func ReadInitial(path string) ([]client.Object, error) {
 		}
 	}
 	if slices.ContainsFunc(initial, func(q client.Object) bool { return q.GetName() == scheduling.DefaultQueue }) {
-		return initial, nil // the file may define the default queue
+		return initial, nil // the file defines the default queue
 	}
 	byDefault, err := config.DefaultQueue()
 	if err != nil {
@@ -47,7 +47,7 @@ func ReadInitial(path string) ([]client.Object, error) {
 	return append(initial, byDefault), nil
 }
 
-// parseQueues reads documents of YAML, each of which must be a queue without unknown fields.
+// parseQueues parses YAML documents. Every document that is not empty must be a queue without unknown fields.
 func parseQueues(data []byte) ([]client.Object, error) {
 	var queues []client.Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -76,9 +76,9 @@ func parseQueues(data []byte) ([]client.Object, error) {
 	}
 }
 
-// ensure creates the queues that do not exist. They are not part of the manifests, because the manifests are applied
-// together with the CRD and the API server would refuse the queues. A queue that cannot be created does not block the
-// others.
+// ensure creates the queues that do not exist, and tries again every second until all exist or ctx ends. A queue that
+// cannot be created does not block the others. The queues are not part of the manifests, because the manifests are
+// applied together with the CRD, and the API server would refuse queues at that time.
 func ensure(ctx context.Context, c client.Client, queues []client.Object) error {
 	left := slices.Clone(queues)
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
@@ -95,6 +95,6 @@ func ensure(ctx context.Context, c client.Client, queues []client.Object) error 
 			return false
 		})
 		return len(left) == 0, nil
-	}) // it fails only if the context ends
+	}) // the poll fails only if the context ends
 	return nil
 }

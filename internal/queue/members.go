@@ -50,8 +50,8 @@ func (k *reconciler) podsOf(ctx context.Context, queue string, groups []scheduli
 	return pods, nil
 }
 
-// groupQueue returns the queue of a pod's group. It returns nothing if the pod has no group or the group does not
-// exist.
+// groupQueue returns the queue of a pod's group. It returns an empty string if the pod has no group or the group does
+// not exist.
 func (k *reconciler) groupQueue(ctx context.Context, pod client.Object) (string, error) {
 	keys := groupsOf(pod)
 	if len(keys) == 0 {
@@ -83,7 +83,7 @@ func queueOf(o client.Object) string {
 	return scheduling.DefaultQueue
 }
 
-// groupsOf returns the group of a pod, if it has one.
+// groupsOf returns the key of a pod's group as a list of one element, or nil if the pod has no group.
 func groupsOf(o client.Object) []types.NamespacedName {
 	if name := o.GetLabels()[scheduling.LabelGroupName]; name != "" {
 		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: name}}
@@ -91,7 +91,7 @@ func groupsOf(o client.Object) []types.NamespacedName {
 	return nil
 }
 
-// queuesWithProfile lists the queues whose status may depend on the profiles.
+// queuesWithProfile lists the queues that have a profile.
 func (k *reconciler) queuesWithProfile(ctx context.Context, _ client.Object) []types.NamespacedName {
 	var queues scheduling.QueueList
 	if err := k.client.List(ctx, &queues); err != nil {

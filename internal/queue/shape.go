@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ReadShape parses the value of a profile: the largest requests by resource, as YAML. It fails if a name is not a
-// resource that pods can request, for example because it is misspelled.
+// ReadShape parses the value of a profile, which is YAML: the largest requests by resource. It fails if the text names
+// no resource, if a limit is negative, or if pods cannot request a resource, for example because its name is
+// misspelled.
 func ReadShape(text string) (corev1.ResourceList, error) {
 	var limits corev1.ResourceList
 	if err := yaml.UnmarshalStrict([]byte(text), &limits); err != nil {
@@ -43,7 +44,7 @@ func requestable(name string) bool {
 	return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) || strings.Contains(name, "/") && len(validation.IsQualifiedName(name)) == 0
 }
 
-// over describes the resources of which a pod requests more than the limits.
+// over describes each request that exceeds its limit, in the order of the names of the resources.
 func over(requests, limits corev1.ResourceList) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {

@@ -20,12 +20,12 @@ import (
 
 const profilesName = scheduling.ResourceShapesNamespace + "/" + scheduling.ResourceShapes
 
-// Shapes looks up the largest size of the pods of queues. Every replica of the operator has one, because every replica
-// answers admission requests.
+// Shapes looks up the largest pod that a queue accepts. Every replica of the operator has its own Shapes, because every
+// replica answers admission requests.
 type Shapes struct {
 	objects client.Reader
 	cache   cache.Cache
-	// profiles is a cache of only one ConfigMap.
+	// profiles is a cache that holds only the ConfigMap of the profiles.
 	profiles cache.Cache
 }
 
@@ -35,7 +35,7 @@ type everywhere struct{ cache.Cache }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// NewShapes returns a lookup whose caches run as long as the manager.
+// NewShapes returns a lookup and adds its cache of profiles to the manager, which runs the cache.
 func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", scheduling.ResourceShapes)}
 	profiles, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
@@ -49,8 +49,8 @@ func NewShapes(mgr ctrl.Manager) (*Shapes, error) {
 	return &Shapes{objects: mgr.GetClient(), cache: mgr.GetCache(), profiles: profiles}, nil
 }
 
-// Watch starts the informers of queues, PodGroups and profiles, so that the first admission request does not wait for
-// them.
+// Watch starts the informers of queues, PodGroups and profiles without waiting for them to sync, so that they are ready
+// before the first admission request.
 func (s *Shapes) Watch(ctx context.Context) error {
 	later := cache.BlockUntilSynced(false)
 	for _, c := range []struct {
@@ -64,13 +64,13 @@ func (s *Shapes) Watch(ctx context.Context) error {
 	return nil
 }
 
-// Shape is the largest size of the pods of a queue.
+// Shape is the largest pod that a queue accepts.
 type Shape struct {
 	Queue, Profile string
-	// Requests are the largest requests by resource, or nil if the profile cannot be read.
+	// Requests are the largest requests by resource. They are nil if the profile does not exist or cannot be read.
 	Requests corev1.ResourceList
-	// Reason and Problem are the reason and the message of the queue's condition ResourceShapeKnown. Problem is empty
-	// if the profile has been read.
+	// Reason is the reason of the queue's condition ResourceShapeKnown. Problem is why the profile is not known, for
+	// the message of the condition; it is empty if the profile has been read.
 	Reason, Problem string
 }
 
@@ -86,8 +86,9 @@ func (s *Shapes) OfQueue(ctx context.Context, name string) (*Shape, error) {
 	return s.of(ctx, q)
 }
 
-// OfPod returns the shape of the queue in which a pod would wait: the queue of its group, the queue that it names, or
-// the default queue. It returns nil if that queue is not known yet.
+// OfPod returns the shape of the queue in which a pod with these labels would wait: the queue of its group, or else the
+// queue that it names, or else the default queue. It returns nil if the queue has no profile or does not exist, or if
+// the pod names no queue and its group does not exist yet.
 func (s *Shapes) OfPod(ctx context.Context, namespace string, labels map[string]string) (*Shape, error) {
 	queue := labels[scheduling.LabelQueue]
 	if name := labels[scheduling.LabelGroupName]; name != "" {
@@ -108,7 +109,8 @@ func (s *Shapes) OfPod(ctx context.Context, namespace string, labels map[string]
 	return s.OfQueue(ctx, queue)
 }
 
-// of returns the shape of a queue, or nil if the queue has no profile.
+// of returns the shape of a queue, or nil if the queue has no profile. A profile that is missing or cannot be read is
+// not an error, but a Problem of the shape.
 func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	profile := q.Spec.ResourceShapeProfile
 	if profile == "" {
@@ -133,7 +135,8 @@ func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	return shape, nil
 }
 
-// Fault returns why a pod may not start in the queue and how to change that; empty if it may start.
+// Fault returns why a pod may not start in the queue and what to do about it; empty if it may start. A nil shape allows
+// all pods.
 func (s *Shape) Fault(pod *corev1.PodSpec) string {
 	if s == nil {
 		return ""

@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groupStatus computes the status of a group, except for the condition that the scheduler owns. A condition that
-// changes gets the given transition ID.
+// groupStatus computes the status of a group, except for the condition that the scheduler owns. If the condition
+// changes, it gets the given transition ID.
 func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, transition string) scheduling.PodGroupStatus {
 	s := scheduling.PodGroupStatus{Allocated: allocated(pods)}
 	members := int32(0)
@@ -56,8 +56,8 @@ func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, trans
 	return s
 }
 
-// queueStatus computes the status of a queue. shape is nil if the queue has no profile. foreign are pods of other
-// schedulers that name the queue. Their requests count against the quota.
+// queueStatus computes the status of a queue. shape is nil if the queue has no profile. foreign are the pods of other
+// schedulers that name the queue: their requests count against the quota, but they are not among the counted pods.
 func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, foreign []corev1.Pod, now time.Time) scheduling.QueueStatus {
 	s := scheduling.QueueStatus{Allocated: allocated(slices.Concat(pods, foreign)), PodGroups: scheduling.QueuePodGroups{Total: int32(groups)}}
 	for i := range pods {
@@ -98,8 +98,8 @@ func queueStatus(q *scheduling.Queue, shape *Shape, groups int, pods, foreign []
 }
 
 // withinQuota returns the condition that reports whether the requests of a queue's pods are within its quota. The
-// scheduler enforces the quota, so the requests exceed it only after the quota was lowered or if pods were bound by
-// another scheduler.
+// scheduler enforces the quota when it starts pods. The requests can exceed it because of later changes, for example of
+// the quota, and because of pods that another scheduler has bound.
 func withinQuota(q *scheduling.Queue, allocated corev1.ResourceList, foreign []corev1.Pod) scheduling.QueueCondition {
 	c := scheduling.QueueCondition{Type: scheduling.QueueWithinQuota, Status: metav1.ConditionTrue, Reason: scheduling.ReasonWithinQuota}
 	var over []string

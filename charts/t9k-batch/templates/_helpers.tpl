@@ -16,8 +16,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/*
-The objects of files that are written, or generated, in config of the source tree, in this release's namespace.
-Takes a dict of root, files (a pattern), and, if need be, annotations and except (names of objects to leave out).
+The objects of files of the chart, in the namespace of the release. Takes a dict of root, files (a pattern) and,
+optionally, annotations and except (objects to leave out, as KIND/NAME).
 */}}
 {{- define "t9k-batch.objects" -}}
 {{- $root := .root }}
@@ -42,8 +42,8 @@ Takes a dict of root, files (a pattern), and, if need be, annotations and except
 {{- end }}
 
 {{/*
-Removes the rules of a job's spec that read ranks. An API server before 1.34 takes a rank for a text without a bound, and
-refuses such rules for their cost. The webhook and the operator check the same.
+Removes the rules of a job's spec that read ranks. API servers before 1.34 assume that a rank is a text of any length,
+and refuse such rules because of their estimated cost. The webhook and the operator check the same.
 */}}
 {{- define "t9k-batch.withoutRankRules" -}}
 {{- range $version := .spec.versions }}
@@ -61,8 +61,8 @@ refuses such rules for their cost. The webhook and the operator check the same.
 {{- end }}
 
 {{/*
-What the pods of all programs have in common. Takes a dict of root, component, values and, if the program writes to a
-volume, ownsFiles.
+The fields that the pods of all programs have in common. Takes a dict of root, component, values and optionally
+ownsFiles, which is true if the program writes to a volume.
 */}}
 {{- define "t9k-batch.pod" -}}
 serviceAccountName: t9k-{{ .component }}
@@ -83,7 +83,7 @@ securityContext:
   {{- end }}
   seccompProfile:
     type: RuntimeDefault
-# If a node is lost, one replica is lost and not both.
+# The replicas run on different nodes where possible, so that a lost node takes only one of them.
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
@@ -105,7 +105,7 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* What a container may do. */}}
+{{/* The security context of a container. */}}
 {{- define "t9k-batch.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -128,7 +128,7 @@ metadata:
   {{- end }}
 {{- end }}
 
-{{/* The PodDisruptionBudget of a program. It never blocks a drain: one pod may always go. */}}
+{{/* The PodDisruptionBudget of a program. It does not block a drain, because one pod at a time may be evicted. */}}
 {{- define "t9k-batch.podDisruptionBudget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -146,7 +146,7 @@ spec:
       app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* The operator's configuration file. What other values decide replaces the same fields of operator.config. */}}
+{{/* The operator's configuration file. Fields that follow from other values replace those of operator.config. */}}
 {{- define "t9k-batch.operatorConfig" -}}
 {{- $config := deepCopy .Values.operator.config }}
 {{- $own := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "OperatorConfiguration" }}
@@ -170,7 +170,7 @@ spec:
 {{- toYaml (mergeOverwrite $config $own) }}
 {{- end }}
 
-{{/* The console's configuration file. What other values decide replaces the same fields of console.config. */}}
+{{/* The console's configuration file. Fields that follow from other values replace those of console.config. */}}
 {{- define "t9k-batch.consoleConfig" -}}
 {{- $own := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "ConsoleConfiguration" }}
 {{- $_ := set $own "metrics" (dict "bindAddress" (ternary (printf ":%d" (int .Values.metrics.port)) "0" .Values.metrics.enabled)) }}
@@ -207,7 +207,7 @@ spec:
 {{- toYaml (mergeOverwrite (deepCopy .Values.console.config) $own) }}
 {{- end }}
 
-{{/* The scheduler's configuration file. It has no profile for default-scheduler, whose pods another scheduler has. */}}
+{{/* The scheduler's configuration file. It has no profile for default-scheduler, because the cluster has its own. */}}
 {{- define "t9k-batch.schedulerConfig" -}}
 {{- $args := dict "apiVersion" "config.tensorstack.dev/v1alpha1" "kind" "T9kGangArgs" }}
 {{- with .Values.tracing }}

@@ -61,7 +61,7 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 }
 
 // fillFrom places pods until the need is met. It returns the number of pods that are still lacking, and the last
-// refusal. If all pods are alike, it stops at the first pod that does not fit.
+// refusal. If alike is set, all pods are alike, and fillFrom stops at the first pod that does not fit.
 func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike bool) (lacking int, last *refusal) {
 	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
@@ -87,7 +87,8 @@ func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike
 	return left.total, last
 }
 
-// refusal returns the refusal of a whole gang. Its message is that of last, preceded by the number of pods that fitted.
+// refusal returns the refusal of a whole gang: the reason of last, and its message after the number of pods that
+// fitted. If the need is one pod, it returns last.
 func (n need) refusal(fitted int, last *refusal) *refusal {
 	if n.total == 1 {
 		return last
@@ -95,7 +96,7 @@ func (n need) refusal(fitted int, last *refusal) *refusal {
 	return &refusal{last.reason, fmt.Sprintf("%d of the %d pods that must start together fit; the next one does not: %s", fitted, n.total, last.message)}
 }
 
-// uniform returns the key of the shape that all pods share, which includes the queue because queues may use different
+// uniform returns a key of the shape that all pods share. The key includes the queue, because queues may use different
 // nodes. It is empty if the pods differ or if their shape is unknown.
 func uniform(g *Group, pods []*Pod) string {
 	shape := pods[0].Shape
@@ -128,8 +129,8 @@ func (r *round) inDomain(domain string) func(string) bool {
 	return func(node string) bool { return r.Domain(node) == domain }
 }
 
-// inOneDomain places a group in one topology domain: the domain where it already has pods, or else the first domain
-// with enough room.
+// inOneDomain places a group in the first topology domain with enough room. If the group already has pods, only their
+// domains count.
 func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	domains := r.Domains
 	if have := r.domainsOf(g); len(have) > 0 {
@@ -146,8 +147,9 @@ func (r *round) inOneDomain(g *Group, n need, pods []*Pod) *refusal {
 	return no
 }
 
-// inFewDomains places a group in one topology domain if a domain has enough room. Otherwise it fills the domains one
-// after the other, starting with the domain in which the most pods fit.
+// inFewDomains places a group in one topology domain if a domain has enough room. If the group already has pods, this
+// must be a domain of these pods. Otherwise it fills the domains in turn: first those where the group already has pods,
+// then those where the most pods fit, and last the nodes without a domain.
 func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 	type room struct {
 		domain string
@@ -181,7 +183,7 @@ func (r *round) inFewDomains(g *Group, n need, pods []*Pod) *refusal {
 	}())
 }
 
-// count returns the number of the pods that fit on the nodes that among allows. It leaves nothing placed.
+// count returns how many of the needed pods fit on the nodes that among allows. It leaves none of them placed.
 func (r *round) count(g *Group, n need, pods []*Pod, among func(string) bool) int {
 	mark, left := r.mark(), n.clone()
 	for _, p := range pods {
@@ -193,7 +195,8 @@ func (r *round) count(g *Group, n need, pods []*Pod, among func(string) bool) in
 	return n.total - left.total
 }
 
-// fillInOrder places each pod in the first part in which it fits. Each part is a filter of nodes.
+// fillInOrder places the needed pods, all of them or none, each in the first part in which it fits. Each part is a
+// filter of nodes.
 func (r *round) fillInOrder(g *Group, n need, pods []*Pod, parts []func(string) bool) *refusal {
 	mark, left := r.mark(), n.clone()
 	no := &refusal{NoRoom, "no nodes"}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// impossible returns a refusal if the group cannot start even when nothing else runs. Its message names what is short
-// and the smallest change that helps. It returns nil if the group can start or if that is not known. It checks the
-// quota of the queue and the room of empty nodes.
+// impossible returns a refusal if the group cannot start even when nothing else runs. The message names what is short
+// and the smallest change that helps. impossible returns nil if the group can start or if this is not known. It checks
+// the quota of the queue and the room of empty nodes.
 func (r *round) impossible(g *Group, n need, pods []*Pod) *refusal {
 	if message := r.Queues[g.Queue].tooSmall(n.least(pods)); message != "" {
 		return &refusal{Impossible, message}
@@ -39,8 +39,8 @@ func (q *Queue) tooSmall(needs Resources) string {
 		q.Name, strings.Join(short, "; "), strings.Join(raise, ", "))
 }
 
-// counted returns the pods without requests for the resources that Uncounted reports, because it is not known whether
-// nodes have them.
+// counted returns the pods without their requests for the resources that Uncounted reports, because it is not known
+// whether nodes have these resources. The given pods stay as they are.
 func (r *round) counted(pods []*Pod) []*Pod {
 	if r.Uncounted == nil {
 		return pods
@@ -140,7 +140,7 @@ func (n need) short(pods []*Pod) bool {
 	return left.total > 0
 }
 
-// atLeast returns the smallest number of pods of some that every choice of the needed pods from all includes.
+// atLeast returns the smallest number of pods of some that a choice of the needed pods from all can contain.
 func (n need) atLeast(some, all []*Pod) int {
 	have, mine := map[string]int{}, map[string]int{}
 	for _, p := range all {
@@ -172,8 +172,8 @@ func (n need) least(pods []*Pod) Resources {
 	return sum
 }
 
-// leastOf returns the lower bound for one resource. It takes the smallest pods of each role that the role requires, and
-// then the smallest of all other pods.
+// leastOf returns the lower bound for one resource. For each role, it takes the smallest pods that the role's minimum
+// requires, and then the smallest of all other pods.
 func (n need) leastOf(name string, pods []*Pod) int64 {
 	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b *Pod) int { return cmp.Compare(a.Requests[name], b.Requests[name]) })
 	must, left, sum := n.clone().roles, n.total-n.ofRoles(), int64(0)
@@ -202,8 +202,8 @@ func (s *Sites) noNodeFor(p *Pod) string {
 	return message
 }
 
-// tooMany returns the message for the pods of the class if the sites can hold fewer of them than must start together,
-// which is least.
+// tooMany returns the message for a class whose sites can hold fewer pods than must start together. least is the number
+// of its pods that must start together.
 func (k *podClass) tooMany(least int) string {
 	var each []string
 	for _, name := range sortedKeys(k.pods[0].Requests) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// need is the number of pods that a group lacks of its minimum. roles is the part of it that each role requires.
+// need is the number of pods that a group lacks of its minimum. roles is how many of these pods each role must provide.
 type need struct {
 	total int
 	roles map[string]int
@@ -79,7 +79,7 @@ func (r *round) stays(p *Pod) bool {
 // waits reports whether a pod has no node yet and is not being deleted.
 func (r *round) waits(p *Pod) bool { return r.node(p) == "" && !p.Ending }
 
-// started reports whether a group has pods that run or have finished.
+// started reports whether a group has pods that have finished, or that have a node and stay.
 func (r *round) started(g *Group) bool {
 	return len(g.Finished) > 0 || slices.ContainsFunc(g.Pods, r.stays)
 }
@@ -101,7 +101,7 @@ func (r *round) candidates(g *Group) []*Pod {
 	return all
 }
 
-// compareSize compares two requests by the first resource, in order of name, in which they differ.
+// compareSize compares two requests in the alphabetical order of resources. The first difference decides.
 func compareSize(a, b Resources) int {
 	names := sortedKeys(a)
 	for name := range b {
@@ -118,7 +118,7 @@ func compareSize(a, b Resources) int {
 	return 0
 }
 
-// missing returns a message if too few pods exist for the need, and an empty string otherwise.
+// missing returns a message if pods are too few for the need, and an empty string otherwise.
 func (n need) missing(g *Group, pods []*Pod) string {
 	have := map[string]int{}
 	for _, p := range pods {
@@ -135,7 +135,7 @@ func (n need) missing(g *Group, pods []*Pod) string {
 	return ""
 }
 
-// minimum returns the sum of the requests of the pods that the round tries first.
+// minimum returns the sum of the requests of the pods that the round tries first, as many as are needed.
 func (n need) minimum(pods []*Pod) Resources {
 	sum, left := Resources{}, n.clone()
 	for _, p := range pods {

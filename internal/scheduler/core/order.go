@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// pendingGroups holds the groups of one class that the round has not tried yet, by queue, each queue in its order.
+// pendingGroups holds the groups of one class that the round has not tried yet, by queue. The groups of a queue are in
+// the order of compareGroups.
 type pendingGroups struct {
 	queues map[string][]*Group
 	names  []string
 }
 
-// compareGroups orders groups of one queue: by higher priority, then by age, then by name.
+// compareGroups orders groups by higher priority, then by age, the oldest first, then by name.
 func compareGroups(a, b *Group) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
@@ -29,8 +30,9 @@ func newPendingGroups(groups []*Group) *pendingGroups {
 	return p
 }
 
-// next returns the group to try next; nil if none is left. Queues are ordered by priority, and then by the smaller
-// dominant share of their current use.
+// next returns the group to try next; nil if none is left. It is the first group of the queue with the highest priority
+// or, among queues of equal priority, of the queue with the smallest dominant share of its current use. Between queues
+// that are equal in both, compareGroups decides by their first groups.
 func (p *pendingGroups) next(r *round) *Group {
 	var best *Group
 	var bestPriority int32

@@ -8,18 +8,19 @@ import (
 	"strings"
 )
 
-// evictionUnit is a set of pods that are evicted together: one pod beyond the minimum of its group, or all other pods
-// of the group.
+// evictionUnit is a set of pods that leave their nodes together. For an eviction, it is one pod beyond the minimum of
+// its group, or all other pods of the group. If the pods terminate by themselves, it is one pod.
 type evictionUnit struct {
 	group *Group
 	pods  []*Pod
 	// rest is true if the group falls below its minimum without this unit.
 	rest bool
-	// ends is true if the pods terminate anyway and need not be evicted.
+	// ends is true if the pods are already terminating and need not be evicted.
 	ends bool
 }
 
-// preempt plans evictions from lower queues for a group that fits only after them.
+// preempt plans evictions from lower queues for a group that fits only after them. It reports whether it has decided
+// about the group.
 func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal) bool {
 	if no.reason != NoRoom || !r.couldFit(g, n, pods) {
 		return false
@@ -33,8 +34,8 @@ func (r *round) preempt(g *Group, d *Decision, n need, pods []*Pod, no *refusal)
 	})
 }
 
-// unlessKnownToFail calls try for a group, unless the same attempt failed in this round for an equivalent group that
-// needed at most as many pods.
+// unlessKnownToFail calls try for a group and returns its result. It returns false without a call if the same attempt
+// failed in this round for an equivalent group that needed at most as many pods.
 func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try func() bool) bool {
 	key := r.equivalenceKey(g, n, pods)
 	if key == "" {
@@ -54,7 +55,7 @@ func (r *round) unlessKnownToFail(how string, g *Group, n need, pods []*Pod, try
 // equivalenceKey returns a key that is equal for equivalent groups: if one fits, another that lacks no more pods fits
 // too. It is empty if the group cannot be compared.
 func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
-	mine := func(p *Pod) bool { return p.Node != "" } // a group cannot evict its own pods, but others may
+	mine := func(p *Pod) bool { return p.Node != "" } // other groups can evict these pods, but the group itself cannot
 	if r.Shapeless || g.Topology != "" || slices.ContainsFunc(g.Pods, mine) {
 		return ""
 	}
@@ -79,7 +80,8 @@ func (r *round) equivalenceKey(g *Group, n need, pods []*Pod) string {
 	return b.String()
 }
 
-// replace reserves the room of terminating pods for a started gang that lacks pods.
+// replace reserves the room of terminating pods for a started gang that lacks pods. It reports whether it has decided
+// about the gang.
 func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.started(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -89,7 +91,7 @@ func (r *round) replace(g *Group, d *Decision, n need, pods []*Pod) bool {
 }
 
 // reserve reserves room for a group that has waited for ReserveAfter. The group gets the room when the pods that use it
-// terminate.
+// terminate. reserve reports whether it has decided about the group.
 func (r *round) reserve(g *Group, d *Decision, n need, pods []*Pod) bool {
 	if !r.starves(g) || !r.couldFit(g, n, pods) {
 		return false
@@ -117,8 +119,8 @@ func (r *round) couldFit(g *Group, n need, pods []*Pod) bool {
 	return true
 }
 
-// endings lists the terminating pods whose room the group can have without an eviction. It leaves out pods of other
-// gangs that have started and lack pods, because their room is for the replacements.
+// endings lists the terminating pods whose room the group can have without an eviction. It leaves out the pods of other
+// gangs that have started and lack pods, because the replacements of these pods need the room.
 func (r *round) endings(g *Group) []evictionUnit {
 	var units []evictionUnit
 	for _, o := range r.running() {
@@ -135,9 +137,9 @@ func (r *round) endings(g *Group) []evictionUnit {
 	return units
 }
 
-// victims lists the units that queue q may evict, in the order of eviction: from the lowest queue first, then from the
-// group of the lowest priority, then from the group whose queue has the larger share, then from the youngest group. The
-// pods beyond the minimum of a gang come first, and then all its other pods together.
+// victims lists the units that queue q may evict, in the order of eviction: from the queue of the lowest priority
+// first, then from the group of the lowest priority, then from the group whose queue has the larger share, then from
+// the youngest group. Within a group, the pods beyond the minimum come first, and then all other pods together.
 func (r *round) victims(q *Queue) []evictionUnit {
 	var groups []*Group
 	running := r.running()
@@ -165,7 +167,7 @@ func (r *round) victims(q *Queue) []evictionUnit {
 
 func (r *round) share(g *Group) float64 { return r.Queues[g.Queue].Share(r.used[g.Queue]) }
 
-// evictable returns the running pods of a group that are not terminating, the youngest first.
+// evictable returns the bound pods of a group that are not terminating, the youngest first.
 func (r *round) evictable(g *Group) []*Pod {
 	var all []*Pod
 	for _, p := range g.Pods {
@@ -206,8 +208,10 @@ func (r *round) unitsOf(g *Group) []evictionUnit {
 	return units
 }
 
-// displace finds the smallest number of units, taken in order, without which the group fits, and reserves their room
-// for it.
+// displace plans how a group takes the room of units, and reports whether the group fits then. It takes the fewest
+// units, in their order, without which the group fits, and gives back those that the group does not need. It reserves
+// the room of the others for the group. If none is left, it binds the group at once. If evicts is set, it evicts the
+// pods of the units that do not terminate anyway.
 func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evictionUnit, evicts bool) bool {
 	mark := r.mark()
 	r.simulating = true
@@ -240,8 +244,8 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 	return true
 }
 
-// fewest returns the smallest number of units without which the group fits, and leaves the group placed. The group must
-// fit without all units.
+// fewest returns the smallest number of units, taken in order, without which the group fits, and leaves the group
+// placed. The group must fit if all units are taken away.
 func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark int, fits func(int) bool) int {
 	if !r.Shapeless && g.Topology == "" && uniform(g, pods) != "" {
 		r.rollback(mark)
@@ -257,9 +261,9 @@ func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark
 	return k
 }
 
-// grow removes one unit after the other and, after each removal, places the pods that fit. All pods of the group must
-// be alike. Placed pods need not move, because the number of such pods that a node can hold does not depend on other
-// nodes.
+// grow removes one unit after the other and, after each removal, places the pods that fit. It returns the number of
+// removed units. ok is false if the group does not fit even then. All pods of the group must be alike. Placed pods need
+// not move, because the number of such pods that a node can hold does not depend on other nodes.
 func (r *round) grow(g *Group, left need, pods []*Pod, units []evictionUnit) (taken int, ok bool) {
 	for ; ; taken++ {
 		for len(pods) > 0 && left.total > 0 {
@@ -287,7 +291,7 @@ func (r *round) takeAway(units []evictionUnit) {
 	}
 }
 
-// smallPlan is the largest number of placements for which giveBack may plan the whole gang again.
+// smallPlan is the largest product of units and pods for which giveBack may plan the whole gang again.
 const smallPlan = 256
 
 // reprieve gives back the units that the group does not need, the most valuable first, and returns the others.
@@ -323,8 +327,8 @@ func tied(u evictionUnit, out []evictionUnit) bool {
 // is reports whether two units are the same.
 func (u evictionUnit) is(o evictionUnit) bool { return u.pods[0] == o.pods[0] }
 
-// giveBack puts units back on their nodes if the gang still fits. If anew is set, it places the whole gang again.
-// Otherwise the gang's pods keep their planned nodes.
+// giveBack puts units back on their nodes if the gang still fits, and reports whether it does. If anew is set, it
+// places the whole gang again. Otherwise the gang's pods keep their planned nodes.
 func (r *round) giveBack(g *Group, n need, pods []*Pod, units []evictionUnit, anew bool) bool {
 	mark := r.mark()
 	affected := map[string]bool{}

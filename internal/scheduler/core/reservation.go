@@ -15,7 +15,7 @@ func (r *round) keep(g *Group, res *Reservation) {
 	r.log = nil
 }
 
-// lift frees the room of a reservation, so that the round can test whether its group fits now.
+// lift frees the room of a reservation, so that the round can test whether its group can start now.
 func (r *round) lift(g *Group, res *Reservation) {
 	for _, at := range res.Placements {
 		r.take(g, at.Pod, at.Node)

@@ -21,8 +21,8 @@ type round struct {
 	evicted   map[*Pod]bool
 	log       []step
 	fitLimits map[string]fitLimit
-	// knownFailures is the smallest need, by equivalence key, that did not fit even with all the room that could be
-	// freed for it.
+	// knownFailures maps an equivalence key to the smallest need for which the round found no plan, even with all the
+	// room that could be freed.
 	knownFailures map[string]int
 	// runs are the groups that hold room; nil until running fills it. lowest is the lowest priority among their
 	// preemptible queues.
@@ -34,8 +34,8 @@ type round struct {
 	placed     int
 	// order is the highest order of all reservations so far.
 	order int
-	// released is true if reserved room became free. Groups that were tried earlier in this round did not see that
-	// room.
+	// released is true if a reservation was dropped. Its room may have become free, and groups that were tried earlier
+	// in this round did not see that room.
 	released bool
 	result   Result
 }
@@ -77,7 +77,7 @@ func Round(c *Cluster) Result {
 	return r.result
 }
 
-// running lists the groups that hold room. They do not change within a round.
+// running lists the groups that hold room, and sets runs and lowest. The groups do not change within a round.
 func (r *round) running() []*Group {
 	if r.runs != nil {
 		return r.runs
@@ -107,7 +107,7 @@ const (
 	classOther
 )
 
-// class returns the class of a group; ok is false if the round must not try the group.
+// class returns the class of a group. ok is false if the round must not try the group.
 func (r *round) class(g *Group) (class int, ok bool) {
 	if r.Skip != nil && r.Skip(g) {
 		return 0, false
@@ -157,7 +157,7 @@ func (r *round) serveReserved(groups []*Group) {
 	}
 }
 
-// decide returns the decision for a group, which the first call creates.
+// decide returns the decision for a group. The first call for the group creates the decision.
 func (r *round) decide(g *Group) *Decision {
 	d := r.decisions[g]
 	if d == nil {
@@ -168,7 +168,7 @@ func (r *round) decide(g *Group) *Decision {
 	return d
 }
 
-// refuse records why the group waits.
+// refuse records in the decision why the group waits.
 func (d *Decision) refuse(reason Reason, format string, args ...any) {
 	d.Reason, d.Message, d.LacksNodes = reason, fmt.Sprintf(format, args...), reason == NoRoom
 }
@@ -192,7 +192,8 @@ func (r *round) try(g *Group) (again bool) {
 	return false
 }
 
-// admitted returns the pods of a group that its queue admits. It refuses the group if they are too few.
+// admitted returns the waiting pods of a group that its queue admits. If the group may not start at all, or too few of
+// its pods may, refused is true and d has the reason.
 func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bool) {
 	q := r.Queues[g.Queue]
 	if q == nil {
@@ -229,7 +230,7 @@ func (r *round) dropReservation(g *Group) {
 }
 
 // start places a gang. If the gang does not fit, start plans evictions or a reservation for it, or records why it
-// waits. It reports whether more pods of the group wait for a place in this round.
+// waits. It reports whether more pods of the group wait for a node in this round.
 func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	no := r.gang(g, n, pods, nil)
 	if no == nil {
@@ -264,7 +265,7 @@ func (r *round) evictStranded(g *Group, d *Decision) {
 	}
 }
 
-// stranded returns the running pods of a gang. The caller knows that the gang was never bound as a whole, so these pods
+// stranded returns the bound pods of a gang. The caller knows that the gang was never bound as a whole, so these pods
 // hold room without use.
 func (r *round) stranded(g *Group) []*Pod {
 	var all []*Pod
@@ -289,7 +290,8 @@ func (r *round) commit(g *Group, d *Decision) (again bool) {
 	return slices.ContainsFunc(g.Pods, r.waits)
 }
 
-// placeExtra places one pod beyond the minimum.
+// placeExtra places one pod beyond the minimum. It reports whether more pods of the group wait for a node in this
+// round.
 func (r *round) placeExtra(g *Group, d *Decision, pods []*Pod) (again bool) {
 	among := r.whereMore(g)
 	var where nodesFor

@@ -2,7 +2,8 @@ package core
 
 import "testing"
 
-// TestPodsThatAreTooLargeWait verifies clause 9 for pods that admission has not checked.
+// TestPodsThatAreTooLargeWait verifies that a pod above the pod limit of its queue does not start, even if admission
+// has not checked it.
 func TestPodsThatAreTooLargeWait(t *testing.T) {
 	w := newWorld().addNode(100, "", "")
 	q := w.queue("a", 0, 0)

@@ -9,8 +9,8 @@ import (
 
 // Site is an empty node, or several equal ones.
 type Site struct {
-	// Room is the largest sum of requests of the pods on the node. Its entry "pods" is the largest number of pods. The
-	// node has none of a resource that is not listed.
+	// Room is the largest sum of requests of the pods on the node. Its entry "pods" is the largest number of pods;
+	// without this entry, the number has no limit. Of any other resource that is not listed, the node has none.
 	Room   Resources
 	Domain string
 	// Count is the number of such nodes.
@@ -45,7 +45,7 @@ func (s *Sites) inDomain(domain string) *Sites {
 // plenty is a number of pods that no group exceeds.
 const plenty = math.MaxInt32
 
-// fit returns the number of pods with these requests that the sites can hold. It caches the result.
+// fit returns the number of pods with these requests that the sites can hold, at most plenty. It caches the result.
 func (s *Sites) fit(requests Resources) int {
 	key := keyOf(requests)
 	n, ok := s.fits[key]
@@ -80,8 +80,9 @@ func (s *Site) fit(requests Resources) int {
 	return int(max(n, 0))
 }
 
-// closest returns what the best site has of the resources that a pod with these requests lacks there. The caller must
-// know that the pod fits on no site.
+// closest finds the site that comes closest to holding a pod with these requests. It returns the resources that are
+// short there, with the amounts that the site has and the pod requests. The caller must know that the pod fits on no
+// site.
 func (s *Sites) closest(requests Resources) string {
 	var best []string
 	least := math.Inf(1)

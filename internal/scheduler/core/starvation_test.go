@@ -10,9 +10,10 @@ import (
 
 var crowds = flag.Int("crowds", 250, "number of random clusters in which large groups wait among small ones")
 
-// TestNoStarvation verifies clause 5: small groups arrive continuously and take all room that becomes free, while large
-// groups wait. Once ReserveAfter has passed, the first large group waits no longer than the longest pod that is then
-// running, and each further large group waits no longer than that again.
+// TestNoStarvation verifies that small groups do not keep large groups from starting. Small groups arrive continuously
+// and take all room that becomes free, while large groups wait. Once ReserveAfter has passed, the first large group
+// waits no longer than the longest pod that is then running, and each further large group waits no longer than that
+// again.
 func TestNoStarvation(t *testing.T) {
 	waited := 0
 	for s := uint64(1); s <= uint64(*crowds); s++ {

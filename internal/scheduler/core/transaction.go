@@ -1,6 +1,6 @@
 package core
 
-// step is one placement or removal of a pod. rollback undoes the steps in the log.
+// step is the placement of a pod on a node, or its removal if put is false. rollback undoes the steps in the log.
 type step struct {
 	group *Group
 	pod   *Pod
@@ -64,7 +64,8 @@ func (r *round) take(g *Group, p *Pod, node string) {
 	r.log = append(r.log, s)
 }
 
-// place puts a pod on the best node that among allows, if the quota of its queue allows that.
+// place puts a pod on the best node that among allows, if the quota of its queue allows it. It returns nil if it placed
+// the pod.
 func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	q := r.Queues[g.Queue]
 	if len(q.exceeds(r.used[g.Queue], p.Requests)) > 0 {

@@ -32,7 +32,8 @@ type Queue struct {
 // preference.
 type Topology string
 
-// Topology policies.
+// Topology policies. BestEffort prefers one domain and spreads the group over several if no domain has enough room.
+// Required places the whole group in one domain, or not at all.
 const (
 	BestEffort Topology = "BestEffort"
 	Required   Topology = "Required"
@@ -43,15 +44,15 @@ type Pod struct {
 	UID, Name, Role string
 	Requests        Resources
 	// Shape is equal for pods that need the same room on the same nodes, whatever else runs there. It is empty for pods
-	// whose placement depends on other pods too.
+	// that cannot be compared, for example because their placement depends on other pods.
 	Shape   string
 	Created time.Time
 	// Node is empty while the pod waits.
 	Node string
 	// Ending is true if the pod is being deleted and still holds its room.
 	Ending bool
-	// Barred is the reason why the pod may not start: its author has no right to the queue of its group. It is empty if
-	// the pod may start.
+	// Barred is the reason why the pod may not start, because its author has no right to the queue of its group. It is
+	// empty if the pod may start.
 	Barred string
 	// Gone is true if the pod no longer holds room. Reservations that it blocked still refer to it.
 	Gone bool
@@ -69,15 +70,15 @@ type Group struct {
 	// Finished counts the pods that terminated by themselves, by role. They count towards the minimum.
 	Finished map[string]int
 	Pods     []*Pod
-	// Barred is the reason why the group may not start: its author has no right to its queue. It is empty if the group
-	// may start.
+	// Barred is the reason why the group may not start, because its author has no right to its queue. It is empty if
+	// the group may start.
 	Barred string
 	// Since is the time at which the group began to wait with all of its minimum present; zero while pods are missing.
 	Since time.Time
 	// Partial is the time at which the group was first seen to be partly bound; zero while it is not.
 	Partial time.Time
-	// Complete is true if the whole minimum was bound once. A complete group that loses pods is not a gang that failed
-	// to start.
+	// Complete is true if the whole minimum was bound once. If such a group loses pods, the round does not evict the
+	// others after Grace.
 	Complete bool
 	// Reservation is the room that an earlier round reserved for the group.
 	Reservation *Reservation
@@ -94,12 +95,13 @@ type Reservation struct {
 	Placements []Placement
 	// Blockers are the pods whose termination the group waits for.
 	Blockers []*Pod
-	// Victims are the blockers that the scheduler evicts for the group. The others were already terminating, or are
-	// evicted for another group.
+	// Victims are the blockers that the scheduler evicts for the group. Each other blocker is already terminating, is
+	// evicted for another group, or terminates by itself.
 	Victims []*Pod
-	// Order is the position of the reservation: it may use only the room of reservations with a lower order.
+	// Order is the position of the reservation. Rounds try the groups in this order, the lowest first, and each group
+	// may take the room of reservations with a higher order.
 	Order int
-	// Evicts is true if the scheduler evicts pods. Otherwise all blockers terminate by themselves.
+	// Evicts is true if the group waits for a preemption. If it is false, the scheduler evicts no pod for the group.
 	Evicts bool
 }
 
@@ -150,7 +152,7 @@ type Cluster struct {
 	// Shapeless is true if pods of one shape do not always fit the same nodes, because running pods exclude some of
 	// them.
 	Shapeless bool
-	// MaxPods ends the round when that many pods have been placed; 0 means no limit.
+	// MaxPods is the approximate number of placed pods after which the round ends; zero means no limit.
 	MaxPods int
 }
 
@@ -182,7 +184,7 @@ type Decision struct {
 	Evict []*Pod
 	// Reservation is the room to keep for the group. The caller passes it to the next round.
 	Reservation *Reservation
-	// Reason is why the group, or its pods beyond the minimum, wait; Scheduled if none of them waits.
+	// Reason is why the group, or its pods beyond the minimum, wait. It is Scheduled if no pod waits.
 	Reason  Reason
 	Message string
 	// LacksNodes is true if only room on nodes is missing, so that more nodes would let the waiting pods start.
@@ -194,7 +196,7 @@ type Decision struct {
 // Result is the outcome of a round. Decisions are in the order in which the round took them.
 type Result struct {
 	Decisions []*Decision
-	// More is true if another round should follow at once, because this round left groups out or freed room that
-	// earlier groups did not see.
+	// More is true if another round should follow at once, because this round left groups out, or dropped a reservation
+	// whose room earlier groups did not see.
 	More bool
 }

@@ -161,7 +161,7 @@ func (w *world) Take(p *Pod, name string) {
 }
 
 // round runs a round, binds the pods that it decides to bind and keeps its reservations. Evicted pods run until the
-// test deletes them.
+// test removes them.
 func (w *world) round(t testing.TB) map[string]*Decision {
 	t.Helper()
 	for _, g := range w.cluster.Groups { // Round places the pods of reservations itself

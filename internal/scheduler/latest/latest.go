@@ -1,5 +1,5 @@
-// Package latest provides a workqueue that does work for keys with the latest value of each key. The writers to the API
-// server use it.
+// Package latest provides a workqueue that does work for keys with the latest value of each key. Packages writer and
+// rights use it for requests to the API server.
 package latest
 
 import (
@@ -12,13 +12,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// retryWrite and maxRetry bound the delay before a failed write to the API server is retried.
+// retryWrite and maxRetry bound the delay before failed work is done again.
 const (
 	retryWrite = time.Second
 	maxRetry   = 5 * time.Second
 )
 
-// ErrAgain requests another attempt at a write without logging an error.
+// ErrAgain makes a queue with retries do the work again without logging an error.
 var ErrAgain = errors.New("again")
 
 // Queue is a workqueue of keys with the latest value of each. Work for one key runs one at a time and uses the latest
@@ -33,14 +33,14 @@ type Queue[K comparable, V any] struct {
 	values map[K]V
 }
 
-// New returns a queue that does its work with do. If retries is set, failed work is done again, unless there is a newer
-// value.
+// New returns a queue that does its work with do and logs the errors of do. If retries is set, failed work is done
+// again, unless there is a newer value.
 func New[K comparable, V any](retries bool, do func(context.Context, K, V) error) *Queue[K, V] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryWrite, maxRetry)
 	return &Queue[K, V]{queue: workqueue.NewTypedRateLimitingQueue(limiter), do: do, retries: retries, values: map[K]V{}}
 }
 
-// Put sets the value for a key. It never blocks.
+// Put sets the value for a key, in place of a value for which the work has not begun. It never blocks.
 func (q *Queue[K, V]) Put(key K, value V) {
 	q.mu.Lock()
 	q.values[key] = value

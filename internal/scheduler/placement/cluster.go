@@ -31,8 +31,8 @@ func (n *Nodes) PodsRefuseOthers() bool {
 	return err == nil && len(refusing) > 0
 }
 
-// Domains returns the topology domains of the nodes by a label: of is the domain of each node that has one, and all
-// lists the domains in order.
+// Domains returns the topology domains of the nodes by a label. of maps the name of each node that has the label to its
+// domain. all lists the domains in alphabetical order.
 func (n *Nodes) Domains(label string) (of map[string]string, all []string) {
 	listed, err := n.snapshot.List()
 	if err != nil {

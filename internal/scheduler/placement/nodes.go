@@ -44,7 +44,7 @@ type Nodes struct {
 	reserved map[types.UID]fwk.CycleState
 	// away are the pods that have been removed from the snapshot, by node.
 	away map[string]*absence
-	// stale is true if the cache has changed since the snapshot was taken.
+	// stale is true if the snapshot must be updated: when a round begins, and after Nodes has changed the cache.
 	stale bool
 	// searches are the searches of this round, by queue and shape.
 	searches map[string]*search
@@ -57,7 +57,7 @@ type Nodes struct {
 	ignored func(resource string) bool
 }
 
-// New returns the nodes of a scheduler with these profiles. fw is the framework of one of them.
+// New returns the nodes of a scheduler with these profiles. fw is the framework of the t9k-scheduler's profile.
 func New(logger klog.Logger, fw framework.Framework, cache internalcache.Cache, profiles []config.KubeSchedulerProfile) (*Nodes, error) {
 	snapshot, ok := fw.SnapshotSharedLister().(*internalcache.Snapshot)
 	if !ok {
@@ -110,7 +110,7 @@ func (n *Nodes) Begin(waiting func(types.UID) *Pod) error {
 // Err returns the first error since Begin; nil if there is none. An error voids the whole round.
 func (n *Nodes) Err() error { return n.err }
 
-// Reset frees the room of all assumed pods, and restores all removed pods.
+// Reset frees the room of all assumed pods, and forgets which pods have been removed from the snapshot.
 func (n *Nodes) Reset(ctx context.Context) {
 	for uid := range n.assumed {
 		n.Forget(ctx, uid)
@@ -142,7 +142,7 @@ func (n *Nodes) takeAgain(info *framework.NodeInfo, a *absence) {
 			delete(a.pods, uid)
 			continue
 		}
-		_ = info.RemovePod(n.logger, a.pods[uid].GetPod()) // it is there
+		_ = info.RemovePod(n.logger, a.pods[uid].GetPod()) // the node has the pod
 	}
 	n.edited(info, a)
 }
@@ -215,7 +215,7 @@ func (n *Nodes) take(ctx context.Context, p *core.Pod, node string) {
 		n.away[node] = a
 	}
 	a.pods[uid] = pod
-	_ = info.RemovePod(n.logger, pod.GetPod()) // it is there
+	_ = info.RemovePod(n.logger, pod.GetPod()) // the node has the pod
 	n.edited(info, a)
 }
 
@@ -255,7 +255,7 @@ func (n *Nodes) fail(err error) {
 	}
 }
 
-// place assumes a waiting pod on the best node for it.
+// place assumes a waiting pod on the best node for it. It returns what core.Nodes.Place returns.
 func (n *Nodes) place(ctx context.Context, p *core.Pod, among func(string) bool) (node string, why func() string) {
 	n.refresh()
 	w := n.waiting(types.UID(p.UID))

@@ -30,8 +30,7 @@ func (o *order) of(listed []fwk.NodeInfo) []fwk.NodeInfo {
 	return o.sorted
 }
 
-// check drops the sorted list if a node is in another zone now. The next call of the method of then sorts the nodes
-// again.
+// check drops the sorted list if a node is now in another zone. The method of then sorts the nodes again.
 func (o *order) check() {
 	for i, info := range o.listed {
 		if node := info.Node(); node != o.nodes[i] {
@@ -45,7 +44,7 @@ func (o *order) check() {
 }
 
 // acrossZones orders nodes so that neighbours are in different zones, as the snapshot does. A search among many nodes
-// examines only some of them.
+// examines only some of them, and thus sees nodes of all zones.
 func acrossZones(nodes []fwk.NodeInfo) []fwk.NodeInfo {
 	zones := map[string][]fwk.NodeInfo{}
 	for _, info := range nodes {

@@ -33,7 +33,7 @@ type search struct {
 type finding struct {
 	info       *framework.NodeInfo
 	generation int64
-	// status is nil if the node fits.
+	// status is nil if the pod fits on the node.
 	status *fwk.Status
 	scored bool
 	score  int64

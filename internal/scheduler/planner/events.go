@@ -67,7 +67,7 @@ func (pl *Planner) NodeGone(*corev1.Node) {
 	pl.inbox.post(func(time.Time) { pl.index.roomMade(true) })
 }
 
-// NamespaceLabeled reports that the labels of a namespace have changed, so that other queues may select it.
+// NamespaceLabeled reports that the labels of a namespace have changed, so that other queues may select the namespace.
 func (pl *Planner) NamespaceLabeled() {
 	pl.inbox.post(func(time.Time) { pl.index.roomMade(false) })
 }

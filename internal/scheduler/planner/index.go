@@ -49,7 +49,7 @@ type member struct {
 	*core.Pod
 	object *corev1.Pod
 	group  *group
-	// constraints is equal for pods that may use the same nodes by their labels and taints.
+	// constraints is equal for pods that may use the same nodes, as far as the labels and taints of nodes decide.
 	constraints string
 	// attempt is the last plan that gave the pod a node.
 	attempt *attempt
@@ -72,7 +72,7 @@ type queue struct {
 	created time.Time
 }
 
-// group is a PodGroup, or a pod without one.
+// group is a PodGroup with its pods, or a single pod that names no PodGroup.
 type group struct {
 	core.Group
 	key types.NamespacedName
@@ -83,13 +83,14 @@ type group struct {
 	finished map[types.UID]*metav1.PartialObjectMetadata
 	// started is true if a pod has a node or has finished.
 	started bool
-	// changed is true if the next round must try the group even if no room was freed since the last try.
+	// changed is true if the next round must try the group even if no room was freed since the last try. tried is the
+	// value of index.freed at that try.
 	changed bool
 	tried   uint64
 	// asked is true if the queue does not select the group's namespace. asking is true until the API server has
 	// answered whether the author may use the queue.
 	asked, asking bool
-	// failures is the number of consecutive failed plans. The group is not planned before backoff.
+	// failures is the number of consecutive failed plans. Rounds do not try the group before backoff.
 	failures int
 	backoff  time.Time
 	// reportAt is the time at which a postponed report may be written; zero if there is none.
@@ -112,7 +113,7 @@ func (x *index) wakeAt(t time.Time) {
 	}
 }
 
-// alarmed handles the expiry of the alarm.
+// alarmed handles the expiry of the timer that sleep sets.
 func (x *index) alarmed(now time.Time) {
 	if !x.alarm.After(now) {
 		x.alarm = time.Time{}
@@ -143,7 +144,7 @@ func (x *index) groupOf(pod *corev1.Pod) *group {
 	return g
 }
 
-// podSeen adds or updates a pod that has not finished.
+// podSeen adds or updates a pod that has not finished. It ignores pods with scheduling gates.
 func (x *index) podSeen(pod *corev1.Pod, now time.Time) {
 	if !podspec.Ours(pod) {
 		x.foreignPodSeen(pod)
@@ -269,8 +270,8 @@ func (x *index) count(name string, r core.Resources, sign int64) {
 	}
 }
 
-// uid returns the UID of the PodGroup. For a pod that is its own group, it returns a name that contains the UID of the
-// pod.
+// uid returns the UID of the PodGroup. If there is none, it returns the name of the group, which for a single pod
+// contains the UID of the pod.
 func (g *group) uid() string {
 	if g.spec == nil {
 		return g.Name
@@ -304,8 +305,8 @@ func (x *index) setQueue(g *group, name string) {
 	}
 }
 
-// finishedSeen records a finished member of a group, which the scheduler's own caches do not contain. Members that are
-// being deleted do not count: they were evicted or will be replaced.
+// finishedSeen records a finished member of a group. The scheduler's own caches do not contain finished pods. Members
+// that are being deleted do not count: they were evicted or will be replaced.
 func (x *index) finishedSeen(o *metav1.PartialObjectMetadata, now time.Time) {
 	if o.DeletionTimestamp != nil {
 		x.finishedGone(o, now)

@@ -76,7 +76,8 @@ func (x *index) retry(name string) {
 	x.wake()
 }
 
-// limitPods sets the pod limit of a queue. The operator copies it from the queue's profile into the status.
+// limitPods sets the pod limit of a queue from its status, into which the operator copies the queue's profile. While
+// the status lacks the profile, it sets Barred instead.
 func (q *queue) limitPods() {
 	profile := q.spec.ResourceShapeProfile
 	switch {
@@ -94,7 +95,7 @@ func (x *index) queueGone(q *scheduling.Queue) {
 	x.retry(q.Name)
 }
 
-// poolOf returns the nodes that a queue may use; all nodes if there is no such queue.
+// poolOf returns the nodes that a queue may use. If there is no such queue, it returns nil, which allows all nodes.
 func (x *index) poolOf(queueName string) *sites.Pool {
 	if q := x.queues[queueName]; q != nil {
 		return q.pool

@@ -29,7 +29,7 @@ const (
 
 // Config configures a planner.
 type Config struct {
-	// ReserveAfter is the time that a group waits before room is reserved for it.
+	// ReserveAfter is the time that a group waits before room is reserved for it; zero means never.
 	ReserveAfter time.Duration
 	// Grace is the time for which a gang may stay partly bound before its pods are evicted.
 	Grace time.Duration
@@ -58,7 +58,7 @@ type Writer interface {
 	Pod(pod *corev1.Pod, reason, message string)
 	// DropPod drops the pending write for a pod. It reports whether there was one.
 	DropPod(uid types.UID) bool
-	// Evict evicts a pod.
+	// Evict evicts a pod. The message is for users, and the metric of evictions counts by cause.
 	Evict(pod *corev1.Pod, message, cause string)
 }
 
@@ -70,7 +70,8 @@ type Scheduler struct {
 	Pop func(klog.Logger) (*framework.QueuedPodInfo, error)
 }
 
-// Popped is a pod for a scheduling cycle. Assignment is nil for pods of other profiles.
+// Popped is a pod for a scheduling cycle. Info is nil if Err is set, and if the planner or the scheduler's queue has
+// ended. Assignment is nil for pods of other profiles.
 type Popped struct {
 	Info       *framework.QueuedPodInfo
 	Assignment *Assignment
@@ -87,8 +88,8 @@ type podRequest struct {
 // groups and queues, the nodes, the attempts to bind gangs and the reservations. Other goroutines send it messages
 // through the methods in events.go. All other methods run on that goroutine unless their comment names another one.
 //
-// The goroutine executes one step after the other: a message, a call or a round. The argument now is the time of the
-// whole step.
+// The goroutine executes one step after the other: a message, a call, a check of deadlines, a round, or the choice of
+// the next pod for a scheduling cycle. The argument now is the time of the whole step.
 type Planner struct {
 	config    Config
 	clock     clock.WithTicker
@@ -97,8 +98,8 @@ type Planner struct {
 	scheduler Scheduler
 	index     *index
 
-	// inbox holds events in the order in which they happened. calls are functions of goroutines that wait for the
-	// result, and take precedence over events.
+	// inbox holds events in the order in which they happened. calls takes functions of goroutines that wait for their
+	// end. Calls take precedence over events.
 	inbox *mailbox
 	calls chan func(ctx context.Context, now time.Time)
 	// ended is closed when the planner stops answering.
@@ -109,7 +110,7 @@ type Planner struct {
 	request *podRequest
 	// leads is true once the scheduling goroutine has asked for a pod. It asks only when this scheduler leads.
 	leads bool
-	// others are pods of other profiles, which the feeder takes out of the scheduler's queue.
+	// others are pods of other profiles, which feed takes out of the scheduler's queue.
 	others chan Popped
 
 	// ready are the pods with a planned node that wait for their scheduling cycle. last is the assignment of the
@@ -118,9 +119,9 @@ type Planner struct {
 	last  *Assignment
 	// gathering are the attempts with some pods at Permit and others missing.
 	gathering []*attempt
-	// departed are bound pods that are gone but that the scheduler's cache may still contain, with the time until which
-	// a round waits for their removal. Until then, the cache lacks their room, and a round might evict other pods
-	// instead.
+	// departed maps bound pods that are gone, but that the scheduler's cache may still contain, to the time until which
+	// rounds wait for their removal from the cache. While the cache contains them, their room counts as used, and a
+	// round might evict other pods instead.
 	departed map[*corev1.Pod]time.Time
 	// nextFull is the time at which groups that did not fit may be tried again. due is true if there are such groups.
 	nextFull time.Time
@@ -139,7 +140,8 @@ func New(config Config, c clock.WithTicker, sources Sources, w Writer) *Planner 
 // Connect sets the scheduler whose pods the planner plans. Call it before Run.
 func (pl *Planner) Connect(s Scheduler) { pl.scheduler = s }
 
-// Run is the planner's goroutine. It returns when ctx ends.
+// Run runs the planner on the calling goroutine until ctx ends. It then waits for feed, which may block until the
+// scheduler's queue is closed.
 func (pl *Planner) Run(ctx context.Context) {
 	var feeder sync.WaitGroup
 	defer feeder.Wait()
@@ -245,8 +247,7 @@ func (pl *Planner) checkDeadlines(n int, now time.Time) {
 	pl.overdue(now)
 }
 
-// feed takes pods of other profiles out of the scheduler's queue. It runs on its own goroutine because the queue
-// blocks.
+// feed takes pods of other profiles out of the scheduler's queue. It runs on its own goroutine because Pop blocks.
 func (pl *Planner) feed(ctx context.Context, logger klog.Logger) {
 	for {
 		info, err := pl.scheduler.Pop(logger)
@@ -261,8 +262,8 @@ func (pl *Planner) feed(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// call runs do on the planner's goroutine and waits for it. It runs on the goroutine of the caller, and returns false
-// if the planner has ended.
+// call runs on the goroutine of the caller. It executes do on the planner's goroutine and waits until do has returned.
+// It returns false, without executing do, if the planner has ended.
 func (pl *Planner) call(do func(ctx context.Context, now time.Time)) bool {
 	done := make(chan struct{})
 	select {
@@ -274,7 +275,8 @@ func (pl *Planner) call(do func(ctx context.Context, now time.Time)) bool {
 	}
 }
 
-// Next returns the pod for the next scheduling cycle. It runs on the scheduling goroutine.
+// Next returns the pod for the next scheduling cycle. It runs on the scheduling goroutine. The result is empty if ctx
+// or the planner has ended.
 func (pl *Planner) Next(ctx context.Context, logger klog.Logger) Popped {
 	reply := make(chan Popped, 1)
 	if !pl.call(func(ctx context.Context, now time.Time) {
@@ -293,7 +295,8 @@ func (pl *Planner) Next(ctx context.Context, logger klog.Logger) Popped {
 	return Popped{}
 }
 
-// Permit makes the pods of a gang wait for one another. It runs on the scheduling goroutine.
+// Permit makes the pods of a gang wait for one another. It returns the results of a PermitPlugin. It runs on the
+// scheduling goroutine.
 func (pl *Planner) Permit(as *Assignment) (status *fwk.Status, timeout time.Duration) {
 	if !pl.call(func(_ context.Context, now time.Time) { status, timeout = pl.arrive(as, now) }) {
 		return fwk.NewStatus(fwk.Unschedulable, "the scheduler is shutting down"), 0

@@ -14,13 +14,15 @@ import (
 	"tensorstack.dev/batch/internal/tracing"
 )
 
-// quiet is the minimum interval between writes of a message whose reason stays the same.
+// quiet is the minimum interval between two writes to a pod, and between two writes of a group's condition that have
+// the same status and reason.
 const quiet = 10 * time.Second
 
 // settling is the time for which missing pods of a new group are not reported.
 const settling = 2 * time.Second
 
-// groupReport is the content of a group's condition.
+// groupReport is the content of a group's condition. at is the time of the report, and changed the time since which the
+// condition has its status.
 type groupReport struct {
 	status          metav1.ConditionStatus
 	reason, message string
@@ -37,7 +39,8 @@ func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	return groupReport{}
 }
 
-// report writes the reason why a group waits to its condition, if the group has not started yet, and to its pods.
+// report writes why a group waits: to the condition of the PodGroup unless its minimum was bound once, and to the
+// waiting pods.
 func (pl *Planner) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
 		return
@@ -63,8 +66,8 @@ func podReason(d *core.Decision) string {
 	return string(d.Reason)
 }
 
-// reportPods writes the reason why they wait to the waiting pods of a group. If the group starts as a whole, the
-// message refers to the group's condition, so that a pod needs a write only when its reason changes.
+// reportPods writes to the waiting pods of a group why they wait. For a group that starts as a whole, report passes a
+// message that refers to the group's condition, so that a pod needs a write only when its reason changes.
 func (pl *Planner) reportPods(g *group, reason, message string, now time.Time) {
 	for _, o := range g.Pods {
 		m := pl.index.pods[types.UID(o.UID)]

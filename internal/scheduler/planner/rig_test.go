@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/tracing"
 )
 
-// rig is a scheduler with its plugins, cache and queue and our planner, without an API server: the test supplies the
+// rig is a scheduler with its plugins, cache and queue, and a planner, without an API server. The test supplies the
 // events, and acts as the planner's goroutine unless it starts the planner.
 type rig struct {
 	testing.TB

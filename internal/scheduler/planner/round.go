@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// podsPerRound is the approximate number of pods that one round plans.
+	// podsPerRound is the approximate number of placed pods after which a round ends.
 	podsPerRound = 128
 	// fullShare is the ratio of the pause after a full round to the duration of the round.
 	fullShare = 19
@@ -91,9 +91,9 @@ func (pl *Planner) awaitsCache(now time.Time) bool {
 	return false
 }
 
-// choose returns the groups of a round, sorted by name: the groups to try and the groups with a reservation. skipped
-// contains the groups of the second kind that the round must not try. full is true for a round that also tries groups
-// that did not fit before and have not changed; nextFull limits how often that happens.
+// choose returns the groups of a round, sorted by name: the groups to try, and the groups that only keep their
+// reservation, for which skipped is true. full is true for a round that also tries groups that did not fit before and
+// have not changed; nextFull limits how often that happens.
 func (pl *Planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x := pl.index
 	skipped, pl.due, x.alarm = map[*core.Group]bool{}, false, time.Time{}
@@ -181,8 +181,8 @@ func (pl *Planner) input(ctx context.Context, now time.Time, groups []*core.Grou
 	return c
 }
 
-// releaseReservations frees the room of all reservations, because the round places them again. It drops reservations
-// whose pods or nodes have changed.
+// releaseReservations frees the room of all reservations, because the round places them again. It drops a reservation
+// if its PodGroup is gone, if one of its pods no longer waits, or if one of its nodes is gone.
 func (pl *Planner) releaseReservations(ctx context.Context) {
 	for g := range pl.index.waiting {
 		h := g.Reservation

@@ -34,8 +34,8 @@ func newBinder(ctx context.Context, handle fwk.Handle) (fwk.BindPlugin, error) {
 }
 
 // Bind calls the default bind plugin for a limited number of pods at a time, because all pods of a gang are bound at
-// once. A binding whose answer was lost may have been made. If it counted as failed, the room of the pod would be given
-// away before the pod is seen there.
+// once. If a request fails, Bind asks the API server whether the pod is bound, because a binding whose answer was lost
+// may have been made. If such a binding counted as failed, the planner would give the room of the pod to others.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if err := p.binding.Acquire(ctx, 1); err != nil {
 		return fwk.AsStatus(err)
@@ -56,7 +56,8 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	return status
 }
 
-// isBound asks the API server whether a pod is bound to a node. It repeats the question while there is no answer.
+// isBound asks the API server whether a pod is bound to a node. If the request fails, isBound repeats it, up to eight
+// requests in all. It returns an error if the pod does not exist.
 func (p *Plugin) isBound(ctx context.Context, pod *corev1.Pod, node string) (bound bool, err error) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
 	err = retry.OnError(backoff, func(err error) bool { return !apierrors.IsNotFound(err) && ctx.Err() == nil }, func() error {

@@ -85,7 +85,7 @@ func newPlugin(handle fwk.Handle, binder fwk.BindPlugin) *Plugin {
 	return &Plugin{handle: handle, binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
 }
 
-// Settings reads the plugin's arguments.
+// Settings returns the plugin's arguments, with defaults for the fields that are not set. It fails if they are invalid.
 func Settings(args runtime.Object) (*configv1alpha1.T9kGangArgs, error) {
 	var text []byte
 	if args != nil {
@@ -103,7 +103,7 @@ func Settings(args runtime.Object) (*configv1alpha1.T9kGangArgs, error) {
 	return settings, nil
 }
 
-// Attach lets the scheduler take its pods from the planner, and starts the planner, which places pods on the nodes.
+// Attach lets the scheduler take its pods from the planner, and starts the planner, which places pods on the nodes n.
 func (p *Plugin) Attach(ctx context.Context, sched *scheduler.Scheduler, n *placement.Nodes) {
 	p.connect(sched, n)
 	sched.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
@@ -130,8 +130,8 @@ func (p *Plugin) connect(sched *scheduler.Scheduler, n *placement.Nodes) {
 	p.planner.Connect(planner.Scheduler{Queue: p.queue, Nodes: n, Pop: sched.NextPod})
 }
 
-// Close ends the goroutines that the plugin has started, and waits for them. The scheduler calls it after it has closed
-// its queue.
+// Close ends the goroutines that the plugin has started, waits for them, and sends the remaining spans. The scheduler
+// calls it after it has closed its queue.
 func (p *Plugin) Close() error {
 	p.stop()
 	p.background.Wait()
@@ -206,8 +206,8 @@ func (p *Plugin) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *
 	return nil
 }
 
-// Unreserve implements fwk.ReservePlugin. The framework calls it on the binding goroutine if a pod passed its
-// scheduling cycle and is not bound.
+// Unreserve implements fwk.ReservePlugin. The framework calls it if a pod is not bound after Reserve, on the scheduling
+// goroutine or on a binding goroutine.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if as := assignedIn(state); as != nil { // planned states have no assignment: the planner undoes its own placements
 		p.planner.Unbound(as)

@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/writer"
 )
 
-// watches are event handlers that have been added to informers.
+// watches lists the event handlers that have been added to informers.
 type watches []cache.ResourceEventHandlerRegistration
 
 // add adds an event handler to an informer.
@@ -46,7 +46,8 @@ func (w *watches) synced() bool {
 	return true
 }
 
-// watch creates the planner and sends it all relevant events.
+// watch creates the planner, sends it all relevant events, and starts the writer and the reviews of rights that it
+// uses.
 func (p *Plugin) watch(ctx context.Context, settings *configv1alpha1.T9kGangArgs) error {
 	config := rest.CopyConfig(p.handle.KubeConfig())
 	config.ContentType, config.AcceptContentTypes = "", ""

@@ -1,5 +1,6 @@
 // Package podqueue provides kube-scheduler's queue without the pods that wait for a plan. The scheduler's queue
-// examines all of its pods at each event, but an event alone cannot make a pod schedulable that waits for a plan.
+// examines all of its pods at each event, but a pod that waits for a plan does not become schedulable by an event
+// alone.
 package podqueue
 
 import (
@@ -21,18 +22,18 @@ import (
 type Listener interface {
 	// PodArrived reports that the queue has received a new pod.
 	PodArrived()
-	// RoomMade reports that an object is gone, after which a pod may fit.
+	// RoomMade reports an event after which a pod may fit, such as a bound pod that is gone, or a new or changed node.
 	RoomMade()
 	// PodAttracts reports that a bound pod is new or has new labels, after which a pod with affinity to it may fit.
 	PodAttracts()
 }
 
 // Queue keeps the pods of the t9k-scheduler out of the scheduler's own queue until Take. The planner's informers may
-// see these pods at another time. A gang is planned only when the queue has all of its pods, because only then can they
-// be taken.
+// see these pods at another time. The planner plans a gang only when the queue has all of its pods, because Take can
+// return only these.
 //
-// Queue passes events after which pods may fit to the listener when the scheduler's cache has processed them. The
-// planner's own informers may see the event earlier, when a round would not see its effect yet.
+// Queue notifies the listener of events after which pods may fit. It does so when the scheduler's cache has processed
+// the event. The planner's own informers may see the event earlier, when a round would not see its effect yet.
 type Queue struct {
 	internalqueue.SchedulingQueue
 	listener Listener
@@ -159,7 +160,8 @@ func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.Clus
 	}
 }
 
-// makesRoom reports whether a pod may fit after an event because an object is gone.
+// makesRoom reports whether a pod may fit after an event: a bound pod is gone or requests less, or an object of another
+// kind, such as a node, has been added, changed or deleted.
 func makesRoom(event fwk.ClusterEvent) bool {
 	const frees = fwk.Delete | fwk.UpdatePodScaleDown
 	switch event.Resource {

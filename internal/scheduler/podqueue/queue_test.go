@@ -20,7 +20,7 @@ func (h *heard) PodArrived()  { h.arrived++ }
 func (h *heard) RoomMade()    { h.room++ }
 func (h *heard) PodAttracts() { h.attracts++ }
 
-// gate is a plugin that lets pods pass as the queue says.
+// gate is a PreEnqueue plugin that lets a pod pass if the queue admits it.
 type gate struct{ queue **Queue }
 
 func (gate) Name() string { return "Gate" }
@@ -45,7 +45,7 @@ func newQueue(t *testing.T) (*Queue, *heard) {
 }
 
 // TestQueueKeepsPodsUntilTheyAreTaken verifies that a waiting pod is not in the scheduler's queue, that it can be taken
-// once, in its last version, and that its arrival is reported once. Pods of other schedulers are not kept.
+// once, in its latest version, and that its arrival is reported once. Pods of other schedulers are not kept.
 func TestQueueKeepsPodsUntilTheyAreTaken(t *testing.T) {
 	q, h := newQueue(t)
 	pod, foreign := kubescheduler.Pod("p", "g", "1", "", 0), kubescheduler.Pod("other", "g", "1", "", 0)

@@ -46,8 +46,8 @@ func amountsUpTo(limit int64, list corev1.ResourceList) core.Resources {
 	return r
 }
 
-// Shape returns a string that is equal for pods that need the same room on the same nodes. It is empty for pods whose
-// placement depends on other pods, on volumes or on host ports.
+// Shape returns a string that is equal for pods that need the same room on the same nodes. It is empty for pods with
+// affinity, topology spread constraints, resource claims, volumes that bind to nodes, host ports or a node.
 func Shape(pod *corev1.Pod, requests core.Resources) string {
 	s := &pod.Spec
 	if s.Affinity != nil || len(s.TopologySpreadConstraints) > 0 || len(s.ResourceClaims) > 0 || s.NodeName != "" {
@@ -111,12 +111,12 @@ func Constraints(pod *corev1.Pod) string {
 	return string(text)
 }
 
-// Reserves reports whether a pod needs volumes or devices that only one pod can have.
+// Reserves reports whether Reserve plugins hold volumes or devices for a pod.
 func Reserves(pod *corev1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, bindsToNodes)
 }
 
-// Attracted reports whether a pod may fit after new pods start elsewhere.
+// Attracted reports whether a pod may fit after other pods start, because of required pod affinity or topology spread.
 func Attracted(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
 	return a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||

@@ -28,7 +28,7 @@ const (
 
 // Rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the verb
 // "use" on the queue. It asks the API server for answers that it does not have. All methods except Run belong to one
-// goroutine. That goroutine also calls Answer with each answer: the goroutines of Run only send the answers to it.
+// goroutine. The goroutines of Run pass each answer to that goroutine, which then calls Answer.
 type Rights struct {
 	namespaces corelisters.NamespaceLister
 	reviews    authorizationclient.SubjectAccessReviewInterface

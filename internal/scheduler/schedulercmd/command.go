@@ -71,7 +71,7 @@ func NewCommand() *cobra.Command {
 	for _, set := range opts.Flags.FlagSets {
 		f.AddFlagSet(set)
 	}
-	// Cobra handles the flag; the one of Kubernetes' packages prints only Kubernetes' version.
+	// Cobra handles this flag. The version flag of Kubernetes' packages would print only Kubernetes' version.
 	f.Bool("version", false, "print the version and exit")
 	showDefault(f.Lookup("feature-gates"), costlyFeature+"=false")
 	for _, o := range ownDefaults {

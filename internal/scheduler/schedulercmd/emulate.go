@@ -48,7 +48,7 @@ func emulate(ctx context.Context, opts *options.Options, f *pflag.FlagSet) error
 	return f.Set("emulated-version", server.String())
 }
 
-// clientConfig returns the configuration of the API server's client, as loadConfiguration does.
+// clientConfig returns the configuration of the API server's client from the same flags and file as loadConfiguration.
 func clientConfig(ctx context.Context, opts *options.Options, f *pflag.FlagSet) (*rest.Config, error) {
 	kubeconfig := f.Lookup("kubeconfig").Value.String()
 	if kubeconfig == "" && opts.ConfigFile != "" {

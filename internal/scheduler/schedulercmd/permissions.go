@@ -76,8 +76,8 @@ func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review
 }
 
 // readinessGate fails requests for /readyz while the scheduler has a problem. kube-scheduler builds its handler itself
-// and accepts no further checks. The authorizer is the only replaceable part of the handler, and an error of the
-// authorizer is answered with status 500 and the text of the error.
+// and accepts no further checks. The authorizer is the only replaceable part of the handler. If it returns an error,
+// the handler answers with status 500 and the text of the error.
 type readinessGate struct {
 	authorizer.Authorizer
 	problem func() error

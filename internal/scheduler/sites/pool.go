@@ -23,8 +23,8 @@ func NewPool(queue string, nodeSelector *metav1.LabelSelector) *Pool {
 	return pool
 }
 
-// SelectorOf returns the selector of a queue. If the selector is invalid, the result selects nothing, because the API
-// server does not validate selectors completely.
+// SelectorOf returns the selector of a queue. The API server does not validate selectors completely. If the selector is
+// invalid, the result selects nothing.
 func SelectorOf(s *metav1.LabelSelector) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

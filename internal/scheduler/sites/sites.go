@@ -17,7 +17,7 @@ import (
 )
 
 // Sites are the empty nodes that pods may use, by the constraints of the pods. They are valid until a node or a queue
-// changes.
+// changes. They cache their answers, so only one goroutine at a time may use them.
 type Sites struct {
 	topologyLabel string
 	nodes         []*corev1.Node
@@ -126,7 +126,7 @@ func (t *taintedNodes) String() string {
 var passing = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "startup-taint.cluster-autoscaler.kubernetes.io/",
 	"ignore-taint.cluster-autoscaler.kubernetes.io/", "karpenter.sh/", "node.cilium.io/"}
 
-// lastingTaint returns a taint that excludes a pod from a node and is not temporary.
+// lastingTaint returns a taint that excludes a pod from a node and is not temporary, and false if there is none.
 func lastingTaint(n *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 	lasts := func(t *corev1.Taint) bool {
 		keepsAway := t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
@@ -136,7 +136,7 @@ func lastingTaint(n *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 	return corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, lasts, true)
 }
 
-// missingLabel returns the message for a pod that requires labels that no node has.
+// missingLabel returns the message for a pod whose nodeSelector or required nodeAffinity no node matches.
 func missingLabel(pool *Pool, pod *corev1.Pod, nodes []*corev1.Node) string {
 	whose := "no node"
 	if pool.selector != nil {

@@ -54,7 +54,7 @@ type Writer struct {
 	spans *tracing.Recorder
 }
 
-// groupWrite is a condition to write to a PodGroup, with the spans that end with it.
+// groupWrite is a condition to write to a PodGroup, with the spans to record after the write.
 type groupWrite struct {
 	scheduling.PodGroupCondition
 	spans []tracing.Span
@@ -72,7 +72,7 @@ type eviction struct {
 	message, cause string
 }
 
-// New returns a writer. It reads pods from the lister.
+// New returns a writer. It reads pods from the lister. spans is nil if tracing is disabled.
 func New(c client.Client, clientset kubernetes.Interface, pods corelisters.PodLister, spans *tracing.Recorder) *Writer {
 	w := &Writer{client: c, clientset: clientset, lister: pods, spans: spans}
 	w.groups, w.pods, w.evictions = latest.New(true, w.writeGroup), latest.New(true, w.writePod), latest.New(false, w.evict)
@@ -132,7 +132,7 @@ func (w *Writer) writeGroup(ctx context.Context, key types.NamespacedName, condi
 	return nil
 }
 
-// writePod writes the reason why it waits to a pod, if the pod still waits.
+// writePod writes to a pod the reason why it waits, if the pod still waits.
 func (w *Writer) writePod(ctx context.Context, uid types.UID, report podWrite) error {
 	pod, err := w.lister.Pods(report.key.Namespace).Get(report.key.Name)
 	if err != nil || pod.UID != uid || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
@@ -191,7 +191,7 @@ func (w *Writer) evict(ctx context.Context, uid types.UID, v eviction) error {
 	return nil
 }
 
-// mark writes the reason for its eviction to a pod, and returns the current pod.
+// mark writes to a pod the reason for its eviction, and returns the pod as the API server then has it.
 func (w *Writer) mark(ctx context.Context, v eviction) (*corev1.Pod, error) {
 	status := v.pod.Status.DeepCopy()
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
