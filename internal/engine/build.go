@@ -14,9 +14,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// build turns the decisions into the objects to create. It creates the PodGroup before the first pod, so that the
-// scheduler never sees a pod without its group. It creates nothing while the job's success is contested (see
-// Plan.Contested).
+// build plans the objects to create, and updates of the PodGroup. The PodGroup comes before the first pod, so that the
+// scheduler never sees a pod without its group. build plans nothing for a finished or paused job, or while the job's
+// success is contested (see Plan.Contested).
 func (p *pass) build() {
 	if p.finished || p.verdict.over() || p.plan.Contested || p.mode == batch.RunPause {
 		return
@@ -121,7 +121,7 @@ func (p *pass) group() *scheduling.PodGroup {
 	return g
 }
 
-// Objects yields all objects that the plan creates, in order. It builds each pod only when the pod is due.
+// Objects yields all objects that the plan creates, in order. It builds each pod only when the loop asks for it.
 func (p *Plan) Objects(job *Job) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for _, o := range p.Create {
@@ -185,7 +185,8 @@ func (j *Job) Pod(n NewPod) *corev1.Pod {
 	return pod
 }
 
-// apply replaces the commands of all containers and removes their probes, which would fail against another command.
+// apply changes the spec of a pod for debug mode. It replaces the commands of all containers, and removes their args
+// and probes. The probes would fail against another command.
 func (d *Debug) apply(s *corev1.PodSpec) {
 	if d.SkipInitContainers {
 		s.InitContainers = nil

@@ -31,15 +31,15 @@ const reasonEvicted = "Evicted"
 
 // admissionReasons are the values of pod.status.reason with which a kubelet rejects a pod because its node currently
 // lacks something, when the pod arrives or when the kubelet restarts. Another node, or the same node later, may accept
-// the pod. The list leaves out reasons for which no node ever accepts the pod, such as PodOSNotSupported and
-// SysctlForbidden: those are failures of the pod.
+// the pod. The list leaves out reasons that apply on every node, such as PodOSNotSupported and SysctlForbidden. A pod
+// with such a reason has failed.
 var admissionReasons = []string{
 	"NodeAffinity", "NodeName", "NodePorts", "TaintToleration", "NodeShutdown", "InvalidNodeInfo", "UnexpectedAdmissionError",
 	"UnknownReason", "UnexpectedPredicateFailureType", "TopologyAffinityError", "VolumeAttachmentLimitExceeded",
 }
 
-// classify returns how the replica of a pod has ended. If the pod is being deleted, its own end counts only if it came
-// before the request to delete the pod.
+// classify returns how the replica of a pod has ended. A pod that is being deleted counts as disrupted, unless it
+// ended before the request to delete it.
 func (x *Role) classify(pod *corev1.Pod) ending {
 	end := x.lastState(pod)
 	if pod.DeletionTimestamp == nil || end != notEnded && x.finishedBeforeDeletion(pod) {
@@ -108,8 +108,9 @@ func (x *Role) ends(pod *corev1.Pod) iter.Seq2[string, *corev1.ContainerStateTer
 	}
 }
 
-// endedBeforeDisruption reports whether a container ended before its pod was disrupted. Both times have a resolution of
-// one second. An end within the same second counts as caused by the disruption, in favour of the job.
+// endedBeforeDisruption reports whether a container ended before its pod was disrupted. Both times have a resolution
+// of one second. An end within the same second counts as caused by the disruption, in favour of the job. So does any
+// end on a node whose clock is behind (see clockBehind), unless the kubelet of that node reported the disruption.
 func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) bool {
 	c := disruption(pod)
 	sameClock := c != nil && c.Reason == corev1.PodReasonTerminationByKubelet
@@ -117,9 +118,10 @@ func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) 
 }
 
 // isDisrupted reports whether another component removed or rejected a pod. A component that removes a running pod sets
-// the condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it, and
-// gives the same reason as a kubelet under pressure that rejects a pod. Only the evicted pod has container statuses;
-// they may show no container that has started, because the kubelet removes the containers of such a pod immediately.
+// the condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it,
+// and gives the same reason as a kubelet under pressure that rejects a pod. Only the evicted pod has container
+// statuses. They need not show that a container has started, because the kubelet removes the containers of such a pod
+// immediately.
 func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
 	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") ||
@@ -146,19 +148,20 @@ func disruptionReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// finishedBeforeDeletion reports whether the pod ended before the request to delete it. Both times have a resolution of
-// one second. An end within the same second counts as caused by the deletion, in favour of the job. So does any end of
-// a pod whose grace period is 0: the API server has then overwritten the time of the request. The grace period becomes
-// 0 when the kubelet completes the deletion, and is always 0 for a pod that had already ended. Seen.Succeeded covers
-// such pods.
+// finishedBeforeDeletion reports whether the pod ended before the request to delete it. Both times have a resolution
+// of one second. An end within the same second counts as caused by the deletion, in favour of the job. The same holds
+// for any end on a node whose clock is behind (see clockBehind), and for any end of a pod whose grace period is 0,
+// because the API server has then overwritten the time of the request. The grace period becomes 0 when the kubelet
+// completes the deletion, and it is 0 from the start for a pod that had already ended. Seen.Succeeded covers such
+// pods.
 func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	_, finished := x.lifetime(pod)
 	return !finished.IsZero() && !clockBehind(pod) && finished.Before(deletionAsked(pod))
 }
 
-// clockBehind reports whether the clock of the pod's node is certainly behind that of the API server: a container has a
-// start time before the creation of the pod. An event that the node dates before a request to the API server may then
-// have happened after the request.
+// clockBehind reports whether a container of the pod has a start time before the creation of the pod. The clock of the
+// pod's node is then certainly behind the clock of the API server. An event that the node dates before a request to
+// the API server may have happened after the request.
 func clockBehind(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
 		var started metav1.Time
@@ -189,7 +192,8 @@ func deletionAsked(pod *corev1.Pod) time.Time {
 	}
 }
 
-// startedAt returns the time at which the last of the pod's containers started; zero if one has not started.
+// startedAt returns the time at which the last of the pod's regular containers started; zero if one of them has not
+// started.
 func startedAt(pod *corev1.Pod) time.Time {
 	var latest time.Time
 	for i := range pod.Status.ContainerStatuses {
@@ -210,7 +214,8 @@ func startedAt(pod *corev1.Pod) time.Time {
 	return latest
 }
 
-// lifetime returns the first start and the last end of the containers that count; zero for a time that is not known.
+// lifetime returns the first start and the last end of the ended containers that count (see ends); zero for a time
+// that is not known.
 func (x *Role) lifetime(pod *corev1.Pod) (started, finished time.Time) {
 	for _, t := range x.ends(pod) {
 		if s := t.StartedAt.Time; !s.IsZero() && (started.IsZero() || s.Before(started)) {
@@ -251,7 +256,7 @@ func podPhase(pod *corev1.Pod) batch.ReplicaPhase {
 	}
 }
 
-// count parses a number that the controller wrote on a pod. It returns 0 for anything else.
+// count parses a number that the controller wrote on a pod. It returns 0 for anything else, and at most maxCount.
 func count(s string) int32 {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 0 {

@@ -9,7 +9,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// nodeRecheck is the interval at which the node of an overdue pod is checked again.
+// nodeRecheck is the interval at which the node of a pod whose deletion is overdue is checked again.
 const nodeRecheck = 30 * time.Second
 
 // deletePod plans the deletion of a pod that is not already being deleted.
@@ -36,8 +36,8 @@ func (p *pass) createdAfterEnd(r *replica, pod *corev1.Pod) bool {
 	return p.finished && end != nil && r.past.uid == "" && !pod.CreationTimestamp.Before(end)
 }
 
-// confirmGone asks for live pods before a paused job forgets a pod that the observer has never seen: the pod may still
-// exist, and may end by itself.
+// confirmGone asks for live pods before a paused job forgets a pod that the observer has never seen, because the pod
+// may still exist and may end by itself.
 func (p *pass) confirmGone(r *replica) {
 	if p.mode == batch.RunPause && r.pod == nil && p.seen.Unconfirmed[types.UID(r.past.uid)] && !p.seen.Live {
 		p.plan.Refresh = true

@@ -20,7 +20,7 @@ func (p *pass) keepSize() {
 		t := p.oldTask(job.Roles[i].Type)
 		job.Roles[i].Replicas = len(t.Replicas) + int(max(t.OmittedReplicas, 0))
 	}
-	if job.Replicas() <= p.Elastic.Max && job.hasDeciders() { // any other status was not written by the operator
+	if job.Replicas() <= p.Elastic.Max && job.hasDeciders() { // otherwise the operator did not write this status
 		p.Job = &job
 	}
 }

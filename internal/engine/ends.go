@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nextStart returns the earliest time at which a replica's pod may be replaced; zero means immediately. The first
-// replacement is immediate, the second comes after BackoffBase, and the delay then doubles up to BackoffMax. If the pod
-// may have a log, the delay is at least LogReadTime.
+// nextStart returns the earliest time at which a replica's pod may be replaced; zero means immediately. The first of
+// several consecutive replacements is immediate, the second comes after BackoffBase, and the delay then doubles up to
+// BackoffMax. If the pod may have a log, the delay is at least LogReadTime.
 func (p *pass) nextStart(r *replica) time.Time {
 	delay := max(backoffDelay(r.nextBackoff(p.cfg), p.cfg), p.logReadTime(r))
 	if delay == 0 {
@@ -70,7 +70,7 @@ func (p *pass) endedSince(r *replica) time.Time {
 	return at
 }
 
-// backoffDelay returns the delay before the n-th consecutive replacement.
+// backoffDelay returns the delay before the n-th consecutive replacement; zero for the first.
 func backoffDelay(n int32, cfg *Config) time.Duration {
 	if n <= 1 {
 		return 0
@@ -83,7 +83,7 @@ func backoffDelay(n int32, cfg *Config) time.Duration {
 }
 
 // disruptedAt returns the time of the disruption of a pod that has no ended container: the latest transition of its
-// conditions.
+// conditions, or its creation if it has none.
 func disruptedAt(pod *corev1.Pod) time.Time {
 	at := pod.CreationTimestamp.Time
 	for i := range pod.Status.Conditions {

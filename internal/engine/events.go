@@ -19,8 +19,8 @@ type Event struct {
 	// Replicas lists the names of the replicas that the transition is about, as far as the message names them; nil for
 	// a transition of the whole job.
 	Replicas []string
-	// Ends lists the ends of these replicas, in a form that programs can read; nil for a transition that replaces no
-	// replica.
+	// Ends lists the ends of these replicas, in a form that programs can read; nil for all events except
+	// ReplicaRestarted and ReplicaDisrupted.
 	Ends []ReplicaEnd
 }
 
@@ -89,7 +89,7 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobResumed, "The job resumes with %s.", counted(next.Replicas, "replica", "replicas")))
-	// The other events report the outcome.
+	// The first status shows more than the start of the job, and other events report that.
 	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate:
 	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
 		p.event(normal(batch.EventJobStarted, "Starting %s in mode %s.", counted(next.Replicas, "replica", "replicas"), next.RunMode))
@@ -144,9 +144,8 @@ func (r *replica) newlyFailed() bool {
 	return r.final() && r.result == failed && r.past.phase != batch.ReplicaFailed
 }
 
-// refusalEvents emits an event with the reason why a job does not start when the Running condition first shows that
-// reason. It emits no event when only the message changes, for example a number or the first pod; the condition shows
-// the current message.
+// refusalEvents emits an event when the Running condition begins to show one of the obstacles. It emits no event when
+// only the message changes, for example a number or the first pod; the condition shows the current message.
 func (p *pass) refusalEvents(next *batch.JobStatus) {
 	c := condition(next, batch.JobRunningCondition)
 	old := condition(p.old, batch.JobRunningCondition)
@@ -156,10 +155,11 @@ func (p *pass) refusalEvents(next *batch.JobStatus) {
 	p.event(warning(c.Reason, "%s", c.Message))
 }
 
-// obstacles are the reasons of the Running condition that a person may have to act on.
+// obstacles are the reasons of the Running condition that say why a job does not start and on which a person may have
+// to act.
 var obstacles = []batch.Reason{batch.ReasonNameTaken, batch.ReasonCreateRefused, batch.ReasonUnschedulable, batch.ReasonImpossible, batch.ReasonNotStarted}
 
-// heldResources emits a warning if pods still run after their job has finished.
+// heldResources emits a warning if pods still run after their job has finished and clean-up leaves them.
 func (p *pass) heldResources() {
 	n := 0
 	for i := range p.replicas {

@@ -12,7 +12,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groups applies the plans' changes to the PodGroup.
+// groups applies the plan's changes to the PodGroup.
 func (p *play) groups() *play {
 	for _, o := range append(p.plan.Create, p.plan.Update...) {
 		if g, ok := o.(*scheduling.PodGroup); ok {
@@ -69,7 +69,7 @@ func TestGroupConditionsExplainWaiting(t *testing.T) {
 	say(scheduling.SufficientGroupMember, "0 of 2 exist")
 	p.pod(0).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: scheduling.ReasonImpossible, Message: "waits until all of PodGroup job can start"}}
-	// A pod's reason may be visible before that of its group.
+	// A pod's reason may be visible before the reason of its group.
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonCreatingReplicas)
 	say(scheduling.GroupScheduled, "queue q is closed")
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
@@ -86,8 +86,8 @@ func TestGroupConditionsExplainWaiting(t *testing.T) {
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 }
 
-// TestResumeIsNoDisruption verifies that a job is not disrupted if it resumes before the operator observes that its
-// pods have been deleted.
+// TestResumeIsNoDisruption verifies that a replica does not count as disrupted if its job resumes before the operator
+// observes that the pause has deleted its pod.
 func TestResumeIsNoDisruption(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Pause = true

@@ -15,8 +15,8 @@ import (
 // ReasonBackOff is the reason of a replica that has ended and will restart after a delay.
 const ReasonBackOff = "BackOff"
 
-// incident is the part of the state of a pass that concerns ends that lead to restarts. docs/designs/0009-incidents.md
-// defines which ends form one incident.
+// incident holds what a pass knows about ends that lead to restarts. docs/designs/0009-incidents.md defines which ends
+// form one incident.
 type incident struct {
 	// open is true while the last incident continues: not all replicas have run again since it began.
 	open bool
@@ -55,7 +55,8 @@ func (p *pass) allowRestarts() {
 	p.restartConsequences()
 }
 
-// ends returns the replicas whose end leads to a restart of the replica or of all replicas, in the order of their ends.
+// ends returns the replicas whose end may lead to a restart of the replica or of all replicas, in the order of their
+// ends.
 func (p *pass) ends() []*replica {
 	var ends []*replica
 	for i := range p.replicas {
@@ -77,7 +78,7 @@ func (p *pass) ends() []*replica {
 	return ends
 }
 
-// policyRestarts reports whether the policy restarts the replica after its result.
+// policyRestarts reports whether the policy restarts the replica after its result, regardless of limits.
 func (r *replica) policyRestarts() bool {
 	switch r.result {
 	case succeeded:
@@ -111,8 +112,9 @@ func (p *pass) allowRestart(r *replica) {
 	}
 }
 
-// hasRestart reports whether a replica has a restart left, and records in exceeded if the job's limit prevents the
-// restart. joinsOpen is true if the replica's end belongs to the open incident.
+// hasRestart reports whether a replica has a restart left. If the job's limit prevents the restart of a failed
+// replica, it records the first such replica in exceeded. joinsOpen is true if the replica's end belongs to the open
+// incident.
 func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 	joins := joinsOpen || p.inc.first != nil
 	if limit := r.role.Restart.Limit; limit != nil && r.restarts >= *limit {
@@ -151,7 +153,7 @@ func (p *pass) restartConsequences() {
 func (x *Restart) Restarts() bool { return x.OnSuccess || x.OnFailure || len(x.RestartCodes) > 0 }
 
 // ranTogether returns the time at which all replicas that the job waits for had started. It returns zero if a replica
-// that the policy restarts had ended by then, or if the pods do not show it.
+// that the policy restarts had ended by then, if the pods do not show the time, or if the job is elastic.
 func (p *pass) ranTogether() time.Time {
 	begin := p.old.Incident.StartTime.Time
 	latest := begin
@@ -255,9 +257,10 @@ func (r *replica) backoffAfterRestart(cfg *Config) int32 {
 }
 
 // incidents returns the number of incidents so far. If the status was lost, the number comes from the pods'
-// annotations. charged returns the number of charged incidents in the same way.
+// annotations.
 func (p *pass) incidents() int32 { return p.counted(p.old.Restarts, batch.AnnotationJobRestarts) }
 
+// charged returns the number of charged incidents so far, in the same way as incidents.
 func (p *pass) charged() int32 { return p.counted(p.old.BackoffCount, batch.AnnotationBackoffCount) }
 
 func (p *pass) counted(n int32, annotation string) int32 {
@@ -269,7 +272,8 @@ func (p *pass) counted(n int32, annotation string) int32 {
 	return bounded(n)
 }
 
-// setIncident writes the number of incidents and the description of the last one into the status.
+// setIncident writes the number of incidents, the description of the last one and the time of its recovery into the
+// status.
 func (p *pass) setIncident(s *batch.JobStatus) {
 	in := &p.inc
 	s.Restarts, s.BackoffCount = p.incidents(), p.charged()
@@ -315,11 +319,11 @@ func (p *pass) describe(r *replica) batch.Incident {
 	return i
 }
 
-// maxTerminationLine is the largest number of characters of a line of a termination message that is quoted.
+// maxTerminationLine is the largest number of characters that are quoted from a line of a termination message.
 const maxTerminationLine = 256
 
-// terminationLine returns the last line of the termination message of the container that failed; empty if there is
-// none.
+// terminationLine returns the last line of the termination message of the first container that failed, cut to
+// maxTerminationLine; empty if there is none.
 func (r *replica) terminationLine() string {
 	for _, t := range r.role.ends(r.pod) {
 		if t.ExitCode == 0 {
@@ -340,7 +344,7 @@ func recoveryTime(i *batch.Incident) time.Duration {
 	return max(i.RecoveryTime.Sub(i.StartTime.Time), 0)
 }
 
-// ended returns a clause about the end that began an incident: "mnist-worker-3 failed with exit code 1".
+// ended returns a clause about the end that began an incident, for example "mnist-worker-3 failed with exit code 1".
 func ended(i *batch.Incident) string {
 	var text string
 	switch {
@@ -354,8 +358,8 @@ func ended(i *batch.Incident) string {
 	return because(text+exitText(i.ExitCode), i.Reason)
 }
 
-// incidentText returns a summary of the last incident: "Retry 1 of 3: mnist-worker-3 failed with exit code 1: out of
-// memory".
+// incidentText returns a summary of the last incident, for example "Retry 1 of 3: mnist-worker-3 failed with exit code
+// 1: out of memory".
 func (p *pass) incidentText(s *batch.JobStatus) string {
 	i := s.Incident
 	number := fmt.Sprintf("Restart %d", s.Restarts)

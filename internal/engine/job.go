@@ -1,6 +1,6 @@
-// Package engine decides what happens to a job. It is pure: Next is a function of the job, of the observations and of
-// the clock, and returns what to write, delete and create. It does no I/O and knows no kinds: package kinds converts
-// every kind of job to the type Job.
+// Package engine decides what happens to a job. Next is a pure function of the job, of its observations, which include
+// the current time, and of settings. It returns what to write, delete and create. The package does no I/O and does not
+// depend on the kind of a job, because package kinds converts every kind to the type Job.
 //
 // Start reading at Next.
 package engine
@@ -23,8 +23,9 @@ type Job struct {
 	UID              types.UID
 	Generation       int64
 	// Invalid is the validation error of the job; empty if the job is valid. The engine fails an invalid job
-	// immediately, with one exception: it continues a job that has started, if the job has roles. Such a job may have
-	// become invalid because a limit was lowered or a newer release is stricter.
+	// immediately, with one exception: it continues a job that has started, if the job has roles and at most
+	// maxInvalidReplicas replicas. Such a job may have become invalid because a limit was lowered or a newer release
+	// is stricter.
 	Invalid string
 	// Deleting is true if the job has a deletion timestamp. The engine then plans nothing.
 	Deleting bool
@@ -42,7 +43,7 @@ type Job struct {
 	// TTL is the time from the end of the job to its deletion; nil means never.
 	TTL *time.Duration
 	// Deadline bounds the time for which the job may be active, counted from status.startTime; nil means no bound. A
-	// job that exceeds it fails, and its running pods are stopped.
+	// job that exceeds it fails, and its pods that have not ended are deleted.
 	Deadline *time.Duration
 	// RestartLimit is the largest number of charged incidents; nil means no bound. A failure that would exceed it fails
 	// the job.
@@ -53,14 +54,14 @@ type Job struct {
 	// Elastic allows the number of replicas to change while the job runs; nil means that the number is fixed.
 	Elastic *Elastic
 	// Rendezvous is the address at which the replicas find each other; nil if they need none. The engine does not use
-	// it; the command line shows it.
+	// it; the command line and the console show it.
 	Rendezvous *Rendezvous
 	// Service describes the headless Service with the job's name; nil means that the job has none.
 	Service *Service
 	// Gang makes the t9k-scheduler schedule the pods as one group; nil leaves them to the default scheduler.
 	Gang *Gang
-	// RequestedBy is the user who asked for the queue, as in scheduling.AnnotationRequestedBy. The job's PodGroup
-	// carries it too.
+	// RequestedBy is the value of the job's annotation scheduling.AnnotationRequestedBy: the user who requested the
+	// queue and the user's groups, as a JSON list. The job's PodGroup carries it too.
 	RequestedBy string
 	// ClusterDomain is the DNS domain of the cluster, for example "cluster.local".
 	ClusterDomain string
@@ -115,9 +116,9 @@ type Restart struct {
 	// OnSuccess and OnFailure select the ends after which a replica restarts.
 	OnSuccess, OnFailure bool
 	// RestartCodes lists exit codes that lead to a restart, and FailCodes exit codes that do not. Both override
-	// OnFailure.
+	// OnFailure. FailCodes takes precedence over RestartCodes.
 	RestartCodes, FailCodes []CodeRange
-	// Limit is the largest number of restarts of each replica; nil means no bound.
+	// Limit is the largest number of restarts charged to each replica; nil means no bound.
 	Limit *int32
 	// All makes a failure restart every replica of the job that has not ended for good, not only the replica that
 	// failed.
@@ -146,13 +147,14 @@ func includes(ranges []CodeRange, code int32) bool {
 	return slices.ContainsFunc(ranges, func(r CodeRange) bool { return r.First <= code && code <= r.Last })
 }
 
-// Elastic describes a job whose numbers of replicas may change at any time until a replica has succeeded.
+// Elastic describes a job whose number of replicas may change at any time until a replica has succeeded.
 type Elastic struct {
 	// Min is the number of replicas that the job needs to run. Max is the largest number of replicas that it may have.
 	Min, Max int
 }
 
-// Rule is a finish rule. It holds when all replicas that it names have succeeded, or have failed for good.
+// Rule is a finish rule. A success rule holds when all replicas that it names have succeeded, and a failure rule when
+// all of them have failed for good.
 type Rule struct {
 	// Text is the rule as JSON, for messages.
 	Text string
@@ -190,8 +192,7 @@ func (r *Role) mainContainer() string {
 	return r.Template.Spec.Containers[r.Main].Name
 }
 
-// Bare returns the job without its roles and rules. The rest is enough to end and clean up a job that cannot be
-// interpreted.
+// Bare returns a job with only the fields that are needed to end and clean up a job that cannot be interpreted.
 func (j *Job) Bare() *Job {
 	return &Job{APIVersion: j.APIVersion, Kind: j.Kind, Namespace: j.Namespace, Name: j.Name, UID: j.UID, Generation: j.Generation,
 		Deleting: j.Deleting, CleanUp: j.CleanUp, TTL: j.TTL, ClusterDomain: j.ClusterDomain, Invalid: j.Invalid}

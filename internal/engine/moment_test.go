@@ -39,7 +39,7 @@ func TestEndsAreOrderedByTheirTimes(t *testing.T) {
 }
 
 // TestSuccessAwaitsFailuresOfItsMoment verifies that a success waits one second for unseen failures of the same time,
-// and that the pods are then read live.
+// and that the pods are then read from the API server.
 func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
 	p := contest(t).exit(0, 0).after(300*time.Millisecond).pass().want(batch.JobRunning, 0)
 	if !p.plan.Contested || p.plan.RequeueAfter != time.Second {
@@ -112,7 +112,7 @@ func TestContestedJobStartsNothing(t *testing.T) {
 // show it.
 func TestFailureWithoutATimeIsOrderedByWhenItWasSeen(t *testing.T) {
 	for name, test := range map[string]struct {
-		seenAfter time.Duration // the time from the success to the last pass, which shows neither end
+		seenAfter time.Duration // the time from the success to the last pass that shows neither end
 		want      batch.JobPhase
 	}{
 		"long after the success": {10 * time.Second, batch.JobSucceeded},

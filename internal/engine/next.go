@@ -18,13 +18,14 @@ import (
 // job. It stops at the first error. This is safe because every pass starts from a fresh observation.
 type Plan struct {
 	// Refresh asks for another pass with pods read from the API server itself (Seen.Live). All other fields except
-	// Contested are then empty. Decisions that cannot be undone and that depend on the clock or on a change of the spec
-	// need it: a stale cache must not hide the end of a pod that came first.
+	// Contested are then empty. Decisions that cannot be undone and that depend on the clock or on a change of the
+	// spec need it, because a stale cache must not hide that a pod ended first.
 	Refresh bool
 	// Contested is true while a success waits for failures of the same time that may not have been seen yet.
 	Contested bool
-	// Ends holds the times, by UID, at which pods ended whose restarts or sidecars have to wait, by the clock of
-	// Seen.Now. Next determines a time when it first sees the end; the observer passes Ends to the next call.
+	// Ends holds, by UID, when pods ended, by the clock of Seen.Now. It contains the pods whose end later passes need,
+	// for example because a restart has to wait. Next determines a time when it first sees the end; the observer
+	// passes Ends to the next call.
 	Ends map[types.UID]time.Time
 	// Status is the status to write under an optimistic lock; nil if no status is to be written now.
 	Status *batch.JobStatus
@@ -32,9 +33,9 @@ type Plan struct {
 	// not be delayed, and positive only if Status reports nothing but progress and the plan has no other actions.
 	MaxDelay time.Duration
 	// Confirm asks the controller to read the job from the API server before it deletes or creates anything, and to
-	// stop if the job differs from the observed one. It is set if no status write checks this: a cached job that is
-	// older than the cached pods could make the controller recreate pods that were just cleaned up. The first pods of a
-	// job need neither check if Seen.Unwritten is set.
+	// stop if the job differs from the observed one. It is set if no status write checks the same by its optimistic
+	// lock. Without a check, a cached job that is older than the cached pods could make the controller recreate pods
+	// that were just cleaned up. The first pods of a job need neither check if Seen.Unwritten is set.
 	Confirm bool
 	// Delete lists the pods to delete. Each deletion has preconditions on the observed pod.
 	Delete []Deletion
@@ -47,7 +48,7 @@ type Plan struct {
 	Pods []NewPod
 	// Update lists the objects whose spec or annotations have to change.
 	Update []Object
-	// Events report the transitions that Status records.
+	// Events report the transitions that Status records, and the pods that are deleted by force.
 	Events []Event
 	// DeleteJob is true if the job's TTL has expired.
 	DeleteJob bool
@@ -100,7 +101,7 @@ type pass struct {
 	next     *batch.JobStatus
 	mode     batch.RunModeType
 	finished bool
-	// rejected is true if the job cannot be carried out. The embedded job is then Bare.
+	// rejected is true if the job cannot be carried out. The embedded job is then the result of Job.Bare.
 	rejected bool
 	verdict  verdict
 	// replicas holds the replicas of all roles; roles[i] is the sub-slice of role i.
@@ -193,7 +194,8 @@ func (p *pass) runMode() batch.RunModeType {
 	}
 }
 
-// resumed reports whether the job has been paused and no longer is. The Paused condition records it.
+// resumed reports, for a job that is not to be paused now, whether it has been paused before. The Paused condition
+// records that.
 func (p *pass) resumed() bool {
 	c := condition(p.old, batch.JobPausedCondition)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == batch.ReasonResumed)
@@ -333,7 +335,9 @@ func (p *pass) pause(r *replica) {
 	}
 }
 
-// cleanUp handles the pod of a finished job, whatever ended the job.
+// cleanUp deletes the pod of a replica after the end of the job if the clean-up policy or an exceeded deadline
+// requires it. A pod that has ended remains until its log can have been read. cleanUp stops the sidecars in pods that
+// remain.
 func (p *pass) cleanUp(r *replica) {
 	if r.pod == nil {
 		if r.result == notEnded {

@@ -31,7 +31,8 @@ type play struct {
 	refreshed bool
 }
 
-// newPlay starts a job with one role, worker, with the given number of replicas and restarts on failure.
+// newPlay returns a play of a job with one role, worker, whose replicas restart after failures, each up to limit
+// times.
 func newPlay(t *testing.T, replicas int, limit int32) *play {
 	return &play{t: t, now: start, pods: map[string]*corev1.Pod{}, job: &Job{
 		APIVersion: "batch.tensorstack.dev/v1beta1", Kind: "GenericJob", Namespace: "ns", Name: "job", UID: "uid", ClusterDomain: "cluster.local",
@@ -41,7 +42,7 @@ func newPlay(t *testing.T, replicas int, limit int32) *play {
 	}}
 }
 
-// pass calls Next once and applies its plan.
+// pass calls Next, a second time with live pods if the first plan asks for them, and applies the plan.
 func (p *play) pass() *play {
 	p.t.Helper()
 	s := p.seen

@@ -10,8 +10,8 @@ import (
 
 // PodEnd is how a pod ended, by the rules that decide the end of its replica.
 type PodEnd struct {
-	// At most one of Succeeded, Failed and Disrupted is true. None is true until the replica has ended. Other
-	// containers of the pod may still run then.
+	// At most one of Succeeded, Failed and Disrupted is true. None is true until the replica has ended. The replica
+	// may have ended although other containers of the pod still run.
 	Succeeded, Failed, Disrupted bool
 	// Container is the container that ExitCode comes from. Without such a container, it is empty and ExitCode is nil.
 	Container string

@@ -52,7 +52,8 @@ func takeForAge(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(batch.ReasonQueueMaxDuration)}}
 }
 
-// TestDeletionsOfPodsThatRunBindTheirVersion verifies that a pod that has ended since it was observed is not deleted.
+// TestDeletionsOfPodsThatRunBindTheirVersion verifies that the deletion of a pod that runs has the resourceVersion of
+// the pod as a precondition, so that a pod that has ended in the meantime is not deleted.
 func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
 	p := newPlay(t, 2, 1).pass().run(0, 1).pass()
 	p.pod(0).ResourceVersion, p.pod(1).ResourceVersion = "7", "8"

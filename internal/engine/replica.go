@@ -14,7 +14,7 @@ type replica struct {
 	Member
 	role *Role
 	name string
-	// past is the replica's record in the last status. Its counts never decrease.
+	// past is the replica's record in the last status.
 	past record
 	// pod is the replica's current pod; nil if there is none.
 	pod *corev1.Pod
@@ -37,7 +37,8 @@ type replica struct {
 	due, fresh bool
 	// consequence is true if the replica restarts only because all do.
 	consequence bool
-	// dueAt is the earliest time of that restart.
+	// dueAt is the earliest time at which the pod of an ended or disrupted replica may be replaced; zero means
+	// immediately.
 	dueAt time.Time
 	// create is true if a pod must be created, now or once the old one has been deleted.
 	create bool
@@ -191,14 +192,14 @@ func (r *replica) observeDebugEnd(cfg *Config) {
 	r.backoff = r.nextBackoff(cfg)
 }
 
-// succeededFirst reports whether a pod succeeded for good before a restart of all replicas superseded it without having
-// observed the success.
+// succeededFirst reports whether the success of a superseded pod counts. A restart of all replicas supersedes a pod
+// that succeeded for good only if the operator had not observed the success yet.
 func (r *replica) succeededFirst(end ending) bool {
 	restart := &r.role.Restart
 	return end == succeeded && restart.All && !restart.OnSuccess && r.pod.Annotations[batch.AnnotationRunMode] != string(batch.RunDebug)
 }
 
-// noteFailure records the incident if a superseded pod had failed by itself during it.
+// noteFailure records the last incident in a replica whose superseded pod failed by itself during that incident.
 func (p *pass) noteFailure(r *replica) {
 	last := p.old.Incident
 	if r.superseded && last != nil && last.RecoveryTime == nil && r.role.classify(r.pod) == failed &&
@@ -286,7 +287,8 @@ func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
 	}
 }
 
-// nextBackoff returns the number of consecutive replacements after the pod has been replaced.
+// nextBackoff returns the number of consecutive replacements after the pod has been replaced. It is 1 again if the pod
+// ran for at least BackoffReset.
 func (r *replica) nextBackoff(cfg *Config) int32 {
 	if started, finished := r.role.lifetime(r.pod); finished.Sub(started) >= cfg.BackoffReset {
 		return 1
@@ -294,8 +296,8 @@ func (r *replica) nextBackoff(cfg *Config) int32 {
 	return count(r.pod.Annotations[batch.AnnotationBackoff]) + 1
 }
 
-// waitingReason returns the reason for which a container of the pod does not start, for example ImagePullBackOff; empty
-// if there is none.
+// waitingReason returns the reason why a container of the pod does not start, for example ImagePullBackOff; empty if
+// there is none.
 func waitingReason(pod *corev1.Pod) string {
 	if w := waitingContainer(pod); w != nil {
 		return w.Reason

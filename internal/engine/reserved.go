@@ -12,8 +12,8 @@ import (
 // ReservedPrefixes are the prefixes of label and annotation keys that only the operator and the scheduler may set.
 var ReservedPrefixes = []string{"tensorstack.dev/", batch.GroupVersion.Group + "/", scheduling.GroupVersion.Group + "/"}
 
-// Reserved reports whether only the operator may set a label or annotation. A template that could set one could put the
-// job's pods into a queue or group without a check of its author's rights.
+// Reserved reports whether only the operator and the scheduler may set a label or annotation. A template that could
+// set one could put the job's pods into a queue or group without a check of its author's rights.
 func Reserved(key string) bool {
 	for _, prefix := range ReservedPrefixes {
 		if strings.HasPrefix(key, prefix) {

@@ -25,7 +25,7 @@ func (v verdict) over() bool { return v.phase != "" }
 // failures, or longer if it was itself observed late.
 const sameMoment = time.Second
 
-// maxLateWait is the longest time for which a success that was observed late waits.
+// maxLateWait is the longest wait of a success that was observed late.
 const maxLateWait = 5 * time.Second
 
 // maxInvalidReplicas is the largest number of replicas of an invalid job that continues because it has started. It
@@ -98,9 +98,10 @@ func (p *pass) couldHold(rules []Rule, contrary ending) bool {
 	})
 }
 
-// awaitFailures delays a success until no failure of the same time can be unseen. A kubelet checks its containers once
-// a second, and times have a resolution of one second, so a success is observed up to two seconds after wonAt. If it is
-// observed later than that, the kubelet or the API server is slow, and a failure may be just as late.
+// awaitFailures delays a success until all failures of the same time should have been observed. A kubelet checks its
+// containers once a second, and times have a resolution of one second, so a success is observed up to two seconds
+// after wonAt. If it is observed later than that, the kubelet or the API server is slow, and a failure may be just as
+// late.
 func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	p.plan.Contested = true
 	since := p.seen.ContestedSince
@@ -217,7 +218,8 @@ func (p *pass) judgeFailure() (verdict, time.Time) {
 	return verdict{}, time.Time{}
 }
 
-// judgeSuccess returns the verdict of the success rules, and when the first of them began to hold.
+// judgeSuccess returns the verdict of the success rules, and when the first of them began to hold. Without success
+// rules, the time is zero.
 func (p *pass) judgeSuccess() (verdict, time.Time) {
 	if rule, at := p.first(p.Success, succeeded); rule != nil {
 		return verdict{batch.JobSucceeded, batch.ReasonSuccessRule,
@@ -290,7 +292,7 @@ func (p *pass) judgeUnsatisfiable() verdict {
 	return verdict{}
 }
 
-// all reports whether every member has ended for good with the given result.
+// all reports whether every member has ended for good with the given result. It returns false if there are no members.
 func (p *pass) all(members []Member, want ending) bool {
 	for _, m := range members {
 		if r := &p.roles[m.Role][m.Rank]; !r.final() || r.result != want {

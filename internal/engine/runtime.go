@@ -6,7 +6,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// addRun adds a run that has just ended to status.runSeconds.
+// addRun adds the duration of a run that has just ended to status.runSeconds.
 func (p *pass) addRun(next *batch.JobStatus) {
 	switch {
 	case p.finished || p.old.RunMode == batch.RunDebug || conditionTrue(next, batch.JobRunningCondition):

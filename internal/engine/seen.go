@@ -19,8 +19,8 @@ type Seen struct {
 	// LastWrite is the time of the last status write or, before the first one, of the first observation of the job;
 	// zero if unknown.
 	LastWrite time.Time
-	// Unwritten is true if an empty Status is certainly the newest: the observed version of the job is from a time at
-	// which only this observer writes statuses, and the observer has not tried to write one.
+	// Unwritten is true if an empty Status is certainly the newest: the observed version of the job dates from a time
+	// since which only this observer writes statuses, and the observer has not tried to write one.
 	Unwritten bool
 	// Pods are the pods whose controller is the job, in any order.
 	Pods []*corev1.Pod
@@ -47,15 +47,17 @@ type Seen struct {
 	LostNodes map[string]bool
 	// Warning is the last warning event about a pod whose start is overdue, see StartOverdue; nil if there is none.
 	Warning *Warning
-	// Refusals lists the objects that the API server has refused to create since the last successful creation.
+	// Refusals lists objects of the job that could not be created. The observer clears it when all creations of a plan
+	// succeed, and when a plan creates nothing or changes the run mode.
 	Refusals []Refusal
 }
 
-// Warning is a kubelet's warning event about a pod that does not start. The pod's status does not contain it.
+// Warning is a warning event about a pod that does not start, for example from its kubelet. The pod's status does not
+// contain it.
 type Warning struct {
 	// Pod is the name of the pod.
 	Pod string
-	// Message is the kubelet's message.
+	// Message is the message of the event.
 	Message string
 }
 
@@ -71,7 +73,8 @@ type Refusal struct {
 
 // Config holds the engine's settings. The zero value of a field means its default.
 type Config struct {
-	// ForceDeleteAfter is how long a pod on a lost node may take to end before it is deleted by force. Default 5 min.
+	// ForceDeleteAfter is how long a pod on a lost node may exist after its deletion timestamp before it is deleted by
+	// force. Default 5 min.
 	ForceDeleteAfter time.Duration
 	// BackoffBase is the delay before the second consecutive replacement. The delay doubles with each further one.
 	// Default 10 s.

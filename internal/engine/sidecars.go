@@ -10,8 +10,8 @@ import (
 // main container and end by themselves.
 const sidecarGrace = 5 * time.Second
 
-// StopDeadline is the activeDeadlineSeconds with which the kubelet stops all containers of a pod. The pod remains, with
-// its logs and exit codes.
+// StopDeadline is the activeDeadlineSeconds that the operator sets so that the kubelet stops all containers of a pod.
+// The pod remains, with its logs and exit codes.
 const StopDeadline int64 = 1
 
 // stopped reports whether the operator has asked for the pod to stop.

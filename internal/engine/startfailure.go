@@ -12,7 +12,7 @@ import (
 // nothing about the program.
 var startFailureReasons = []string{"StartError", "ContainerCannotRun"}
 
-// maxStartFailure is the largest number of characters of the kubelet's message that is quoted.
+// maxStartFailure is the largest number of characters that are quoted from the kubelet's message.
 const maxStartFailure = 400
 
 // StartFailure returns the kubelet's message about why a container could not be started; empty for any other end.

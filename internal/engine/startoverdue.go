@@ -13,9 +13,9 @@ const (
 	warningRecheck = 30 * time.Second
 )
 
-// StartOverdue returns the time from which the start of a pod is overdue, so that the controller reads the pod's
-// warning events. Such a pod has a node and does not start, and its status does not show why, for example because a
-// volume cannot be mounted. Zero means never.
+// StartOverdue returns the time from which the start of a pod is overdue; zero means never. From then on, the
+// controller reads the pod's warning events. Such a pod has a node and does not start, and its status does not show
+// why, for example because a volume cannot be mounted.
 func StartOverdue(pod *corev1.Pod) time.Time {
 	if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || waitingContainer(pod) != nil ||
 		pod.Status.Phase != "" && pod.Status.Phase != corev1.PodPending {
@@ -24,7 +24,7 @@ func StartOverdue(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Add(startGrace)
 }
 
-// awaitStart wakes the job when the start of a pod becomes overdue, and then at every warningRecheck.
+// awaitStart wakes the job when the start of a pod becomes overdue, and every warningRecheck after that.
 func (p *pass) awaitStart(pod *corev1.Pod) {
 	at := StartOverdue(pod)
 	switch {

@@ -35,9 +35,10 @@ func (p *pass) writeStatus() {
 	p.transitionEvents(next)
 }
 
-// worthWriting reports whether the status is to be written now. An unchanged status never is. A status that differs
-// only in replica phases and messages waits until Coalesce has passed since the last write, unless the plan deletes a
-// pod whose state only the status will hold. The first status waits too if it would report only that the job starts.
+// worthWriting reports whether the status is to be written now. An unchanged status is never written. A status that
+// differs only in replica phases and messages waits until the time that coalesce returns has passed since the last
+// write, unless the plan deletes a pod, because only the status will then hold the state of that pod. The first status
+// waits too if it would report only that the job starts.
 func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	if equality.Semantic.DeepEqual(p.old, next) {
 		return false

@@ -23,7 +23,7 @@ import (
 	"tensorstack.dev/batch/internal/tracing"
 )
 
-// maxInFlightPerJob limits the concurrent creations and deletions of pods of one job.
+// maxInFlightPerJob limits the concurrent requests that create, delete or stop pods of one job.
 const maxInFlightPerJob = 32
 
 var (
@@ -43,7 +43,8 @@ type actuator struct {
 	live     client.Reader
 	statuses rest.Interface
 	recorder Recorder
-	// inFlight limits the concurrent creations and deletions of pods over all jobs, and maxPerJob those of each job.
+	// inFlight limits the concurrent requests that create, delete or stop pods over all jobs, and maxPerJob those of
+	// each job.
 	inFlight  *concurrencyLimiter
 	maxPerJob int
 	clock     clock.PassiveClock
@@ -112,7 +113,7 @@ func (a *actuator) record(ctx context.Context, obj kinds.Object, events []engine
 	}
 }
 
-// confirm checks that the job on the API server still has the version that was read.
+// confirm checks that the job on the API server still has the version that was read. It returns errStale if not.
 func (a *actuator) confirm(ctx context.Context, obj kinds.Object) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(batch.GroupVersion.WithKind(a.kind.Name))
@@ -177,7 +178,7 @@ func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine
 	})
 }
 
-// deletePods deletes pods concurrently. It does not delete pods that have changed since they were read, and returns
+// deletePods deletes pods concurrently. It does not delete pods whose preconditions no longer hold, and returns
 // errStale if there are any.
 func (a *actuator) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, exp *expectations) error {
 	var stale error
@@ -226,8 +227,9 @@ func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.S
 	})
 }
 
-// inParallel sends a request for each item, up to limit of them concurrently, until the first error. It calls settle
-// with one outcome at a time: with all successes, and with failures up to the first for which settle returns an error.
+// inParallel sends a request for each item, up to limit of them concurrently, until settle returns an error. It calls
+// settle with one outcome at a time: with every success, and with every failure before the first error of settle. It
+// returns that error.
 func inParallel[In, Out any](limit int, all []In, send func(In) (Out, error), settle func(Out, error) error) error {
 	var (
 		mu    sync.Mutex
@@ -306,7 +308,7 @@ func staleIfGone(err error) error {
 	return err
 }
 
-// shorten cuts a message to the 1,024 bytes that an Event can hold.
+// shorten cuts a message so that it fits into the 1,024 bytes that the note of an event can hold.
 func shorten(s string) string {
 	const limit = 1000
 	if len(s) <= limit {

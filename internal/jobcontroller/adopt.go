@@ -18,12 +18,13 @@ import (
 )
 
 // identity lists the labels that identify the replica of a pod. It leaves out the label for the attempt, because the
-// pod may belong to an earlier attempt than the plan.
+// pod may belong to an earlier attempt than the one that the plan creates.
 var identity = []string{batch.LabelJobName, batch.LabelJobKind, batch.LabelComponent, batch.LabelReplicaType, batch.LabelReplicaRank}
 
 // adopt restores the labels of a live pod of the job that has lost the label with the job's name. want is the object
 // that the job would create. The caches and readLive select by that label, so the job would otherwise wait for an
-// object that it never sees. If the label is not lost, the cache was stale, and adopt does nothing.
+// object that it never sees. If the label is not lost, the cache was stale, and adopt does nothing. It returns
+// errStale if the pod was deleted or replaced in the meantime.
 func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.PartialObjectMetadata, exp *expectations) error {
 	name := want.GetLabels()[batch.LabelJobName]
 	if _, pod := want.(*corev1.Pod); !pod || live.Labels[batch.LabelJobName] == name {

@@ -29,7 +29,7 @@ func (p *patcher) Patch(_ context.Context, o client.Object, patch client.Patch, 
 }
 
 // TestAdoptRestoresLostLabels verifies that the patch has the UID of the pod as a precondition, and that a forbidden
-// patch becomes a refusal in the status of the job.
+// patch is recorded as a refusal.
 func TestAdoptRestoresLostLabels(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaRank: "1", batch.LabelReplicaAttempt: "3", "mine": "yes"}

@@ -32,8 +32,9 @@ func indexPods(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// CacheOptions returns options that save memory: the caches hold only pods and services of jobs, and only the fields
-// that this package and the engine read. Objects from the caches are shared and must not be modified.
+// CacheOptions returns options that save memory: of pods and Services, the caches hold only those of jobs, and of
+// these pods only the fields that this package and the engine read. Pods and jobs from the caches are shared and must
+// not be modified.
 func CacheOptions() (cache.Options, error) {
 	ofJobs, err := labels.NewRequirement(batch.LabelJobName, selection.Exists, nil)
 	if err != nil {
@@ -58,8 +59,8 @@ func trimCached(in any) (any, error) {
 	return in, nil
 }
 
-// trimPod removes the fields of a pod that neither this package nor the engine reads. The engine needs the pod's
-// identity and how it ended.
+// trimPod returns a new pod with only the fields that this package and the engine read. The new pod shares data with
+// the given one.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// minInFlight and maxInFlight bound the limit of concurrent creations and deletions of pods over all jobs.
+// minInFlight and maxInFlight bound the limit of a concurrencyLimiter.
 const minInFlight, maxInFlight = 4, 64
 
-// maxBytesInFlight limits the size of the pods in flight. A pod takes several times its size while it is built,
-// encoded, sent and decoded.
+// maxBytesInFlight limits the total size in bytes of the pods in flight. A pod takes several times its size while it
+// is built, encoded, sent and decoded.
 const maxBytesInFlight = 8 << 20
 
 // latencySamples is the number of requests after which older measurements have little weight.
 const latencySamples = 16
 
-// concurrencyLimiter limits the concurrent creations and deletions of pods over all jobs, by their size and by the
-// latency of the API server. More concurrent requests make a server that is short of CPU slower: it no longer empties
-// the buffers of watches in time, closes the watches of all clients, and must serve them again.
+// concurrencyLimiter limits the concurrent requests that create, delete or stop pods over all jobs, by the size of the
+// pods and by the latency of the API server. More concurrent requests make a server that is short of CPU slower: it no
+// longer empties the buffers of watches in time, closes the watches of all clients, and must serve them again.
 type concurrencyLimiter struct {
 	mu       sync.Mutex
 	room     sync.Cond
@@ -32,7 +32,8 @@ func newConcurrencyLimiter() *concurrencyLimiter {
 	return l
 }
 
-// do calls send for a request of this size as soon as the limits allow. It returns the error of send.
+// do waits until the limits allow a request for a pod of size bytes, calls send and returns its error. It sends a pod
+// larger than maxBytesInFlight alone.
 func (l *concurrencyLimiter) do(size int, send func() error) error {
 	l.enter(size)
 	began := time.Now()

@@ -37,7 +37,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// workers is the number of jobs that are reconciled concurrently. Each waits for the API server most of the time.
+// workers is the number of jobs of each kind that are reconciled concurrently. A pass waits for the API server most of
+// the time.
 const workers = 32
 
 // firstRetry is the delay after a failed pass. It doubles with each consecutive failure, up to maxRetry.

@@ -51,9 +51,9 @@ func (s *departures) isGone(pod types.UID) bool {
 }
 
 // unheard returns the pods in the status that have not ended, that the cache lacks, and whose deletion the handlers
-// have not received: the living pods and those that are being deleted. A cache is ahead of its handlers for a moment,
-// and only the handlers know whether a pod succeeded before it was deleted. The handlers never receive deletions from
-// before this process began to watch.
+// have not received. ending holds the pods that the status records as being deleted, and living the others. A cache is
+// ahead of its handlers for a moment, and only the handlers know whether a pod succeeded before it was deleted. The
+// handlers never receive deletions from before this process began to watch.
 func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (living, ending []types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,7 +72,8 @@ func newRecorder(ctx context.Context, mgr ctrl.Manager) (*recorder, error) {
 	return r, nil
 }
 
-// Record queues an event to be written. The event has an annotation that describes how replicas ended, if any did.
+// Record queues an event to be written, or discards it if too many events wait. If the event has Ends, an annotation
+// holds them as JSON.
 func (r *recorder) Record(obj client.Object, e engine.Event) {
 	logger := r.logger.WithValues("job", klog.KObj(obj), "reason", e.Reason)
 	about, err := reference.GetReference(r.scheme, obj)

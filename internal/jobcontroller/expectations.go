@@ -23,10 +23,11 @@ import (
 // calls and the results of pods that others delete (docs/designs/0010-late-caches.md), and nothing else.
 type expectations struct {
 	uid types.UID
-	// replicas is the size of the job. The event handlers read it too.
+	// replicas is the number of replicas of the job. The event handlers read it too.
 	replicas atomic.Int64
 
-	// seenVersion is the resourceVersion of the cached object from which written was made.
+	// written is the job as this process last wrote it; nil once the cache shows another resourceVersion than
+	// seenVersion, the one of the cached job from which written was made.
 	seenVersion string
 	written     kinds.Object
 	// writtenAt is when the status was last written. Before the first write, it is when this process first saw the job.
@@ -58,16 +59,20 @@ type expectations struct {
 	created map[string]madePod
 	deleted map[types.UID]time.Time
 
+	// serviceUntil and groupUntil are the times until which a created Service or PodGroup counts as existing although
+	// the cache does not show it; zero if the cache shows it or none was created. group is the created PodGroup.
 	serviceUntil, groupUntil time.Time
 	group                    *scheduling.PodGroup
 
 	refusals []engine.Refusal
 
-	// warning is the last warning about a pod with a stalled start, as read at eventsReadAt.
+	// warning is the last warning about a pod whose start is overdue, as read at eventsReadAt.
 	warning      *engine.Warning
 	eventsReadAt time.Time
 }
 
+// madePod is a pod that this process created. It counts as existing until the given time even if the cache does not
+// show it.
 type madePod struct {
 	pod   *corev1.Pod
 	until time.Time
@@ -90,8 +95,7 @@ func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.D
 	return exp.delayedAt.Add(maxDelay).Sub(now)
 }
 
-// dropRefusals forgets refused creations once the plan creates nothing, or creates something else, or the run mode has
-// changed.
+// dropRefusals forgets refused creations if the plan creates nothing or changes the run mode.
 func (exp *expectations) dropRefusals(old *batch.JobStatus, plan *engine.Plan) {
 	if len(plan.Create)+len(plan.Pods) == 0 || plan.Status != nil && plan.Status.RunMode != old.RunMode && old.RunMode != "" {
 		exp.refusals = nil
@@ -108,8 +112,8 @@ func (exp *expectations) newest(cached kinds.Object) kinds.Object {
 	return cached
 }
 
-// merge returns the cached pods with the corrections of the live view. It adds pods that this process has created and
-// marks those that it has deleted.
+// merge returns the cached pods with the corrections of the live view. It adds the pods that only the live view shows
+// and those that this process has created, and marks as deleted those that this process has deleted.
 func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod {
 	if exp.live != nil && now.After(exp.live.until) {
 		exp.live = nil
@@ -194,8 +198,8 @@ func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	return marked
 }
 
-// forgetAfter returns the time until creations and live views that the caches do not show are forgotten; zero if there
-// are none. Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
+// forgetAfter returns the time until the next creation or live view that the caches do not show is forgotten; zero if
+// there is none. Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
 func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	next := time.Duration(0)
 	note := func(until time.Time) {
@@ -246,7 +250,7 @@ func (s *expectationStore) get(key types.NamespacedName) *expectations {
 
 // forget drops the expectations of a job that the cache does not have. If no pass has seen the job, the cache of jobs
 // may be behind the cache of pods: forget then keeps for cacheLag what the handlers have received, and returns the
-// remaining time.
+// remaining time. It returns zero if it has dropped the expectations.
 func (s *expectationStore) forget(key types.NamespacedName) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +302,8 @@ func (s *expectationStore) size(key types.NamespacedName) int64 {
 	return 0
 }
 
-// isOwnWrite reports whether an update of a job brings only the status that this process wrote last.
+// isOwnWrite reports whether an update of a job brings only the status that this process wrote last. It returns true
+// at most once for each write.
 func (s *expectationStore) isOwnWrite(key types.NamespacedName, status *batch.JobStatus) bool {
 	exp := s.get(key)
 	if exp == nil {

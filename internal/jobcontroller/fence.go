@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// leaderFence holds the resourceVersion from which only this process writes the statuses of a kind of job. The caches
+// leaderFence holds the resourceVersion after which only this process writes the statuses of a kind of job. The caches
 // may have been filled while another process led, and may be stale. An object with a later version includes everything
 // that the other process wrote.
 type leaderFence struct {
@@ -21,8 +21,8 @@ type leaderFence struct {
 	since string
 }
 
-// set reads the current resourceVersion from the API server in the first pass, when this process already leads. Later
-// calls do nothing.
+// set reads the current resourceVersion from the API server in the first pass, when this process already leads. Calls
+// after the first success do nothing.
 func (f *leaderFence) set(ctx context.Context, live client.Reader, kind kinds.Kind) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

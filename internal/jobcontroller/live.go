@@ -57,7 +57,8 @@ func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, er
 	}
 }
 
-// list returns the pods of the view, and the pods that the cache still shows although they no longer exist.
+// list returns the pods of the view, and the pods that the cache still shows although they no longer exist, unless
+// other pods have their names.
 func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(v.pods))
 	for _, pod := range v.pods {
@@ -97,7 +98,7 @@ func (v *liveView) correct(cached *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// replaced reports whether another pod in the view has the name of a pod.
+// replaced reports whether another pod in the view has the pod's name.
 func (v *liveView) replaced(pod *corev1.Pod) bool {
 	uid, taken := v.names[pod.Name]
 	return taken && uid != pod.UID

@@ -118,7 +118,7 @@ func (t *transition) count(kind string, phase batch.JobPhase) {
 var phases = []batch.JobPhase{batch.JobPending, batch.JobRunning, batch.JobPaused, batch.JobResuming, batch.JobSucceeded,
 	batch.JobFailed, batch.JobUnknown}
 
-// scrapeTimeout is the time that a scrape waits for the cache.
+// scrapeTimeout is the longest time that a scrape waits for the cache.
 const scrapeTimeout = 5 * time.Second
 
 // jobCollector counts the jobs of a kind in the cache when it is scraped, so that the counts cannot differ from the

@@ -35,8 +35,8 @@ func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Jo
 		Unwritten: !exp.tried && o.fence.includes(obj), ContestedSince: exp.contestedSince,
 		LastPass: exp.lastPass, Ends: exp.ends}
 	if !exp.tried && seen.Status.RunMode != "" {
-		// Another process wrote the status at an unknown time. It counts as long ago, because a process that is killed
-		// repeatedly would otherwise delay its writes forever.
+		// Another process wrote the status at an unknown time. This write counts as long ago, because a process that
+		// is killed repeatedly would otherwise delay its writes forever.
 		seen.LastWrite = time.Time{}
 	}
 	var pods corev1.PodList
@@ -92,7 +92,8 @@ func (o *observer) confirmCreated(ctx context.Context, job *engine.Job, cached [
 	return nil
 }
 
-// readGroup returns the job's PodGroup, or nil.
+// readGroup returns the job's PodGroup from the cache or, until the cache should show it, as this process created it;
+// nil if there is none.
 func (o *observer) readGroup(ctx context.Context, obj kinds.Object, exp *expectations, now time.Time) (*scheduling.PodGroup, error) {
 	group := &scheduling.PodGroup{}
 	switch err := o.cached.Get(ctx, client.ObjectKeyFromObject(obj), group); {
@@ -120,8 +121,8 @@ func (o *observer) ownsService(ctx context.Context, job *engine.Job) (bool, erro
 	return owner != nil && owner.UID == job.UID, nil
 }
 
-// lostNodes reads the nodes of pods whose deletion is overdue. There are few such pods, so the operator does not watch
-// nodes.
+// lostNodes reads the nodes of pods whose deletion is overdue, and returns for each whether it is deleted or not
+// ready. There are few such pods, so the operator does not watch nodes.
 func (o *observer) lostNodes(ctx context.Context, seen engine.Seen) (map[string]bool, error) {
 	var lost map[string]bool
 	for _, pod := range seen.Pods {

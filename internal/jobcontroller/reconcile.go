@@ -20,7 +20,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// progressWritesPerSecond limits the status writes over all jobs that report only progress. Each costs an API server
+// progressWritesPerSecond limits, over all jobs, the status writes that report only progress. Each costs an API server
 // milliseconds of CPU, which starting pods need more.
 const progressWritesPerSecond = 10
 
@@ -85,8 +85,8 @@ func newReconciler(kind kinds.Kind, opts Options, api API, limits limits) *Recon
 	return r
 }
 
-// Reconcile does one pass over one job. After an error, the next pass continues, because every pass starts from a fresh
-// observation.
+// Reconcile does one pass over one job. After an error, the next pass continues the work, because every pass starts
+// from a fresh observation.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.fence.set(ctx, r.live, r.kind); err != nil {
 		return reconcile.Result{}, err
@@ -136,10 +136,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: sooner(plan.RequeueAfter, exp.forgetAfter(seen.Now))}, nil
 }
 
-// refusalDelay returns the time until a pass tries a creation again that failed with errNameTaken or
-// errNamespaceTerminating. No event reports that it would succeed: the object with the taken name does not belong to the
-// job, and an API server with a late cache may have meant an earlier namespace of the name. The pass that writes the
-// refusal to the job's status follows immediately.
+// refusalDelay returns the delay before the next pass after a creation that failed with errNameTaken or
+// errNamespaceTerminating. No event wakes a pass when the creation would succeed: the object that has the name does
+// not belong to the job, and an API server with a late cache may still show an earlier namespace of the same name,
+// which was deleted. The delay after the first refusal is short, because the next pass writes the refusal to the job's
+// status.
 func refusalDelay(seen *engine.Seen, err error) time.Duration {
 	switch {
 	case len(seen.Refusals) == 0:
@@ -153,7 +154,7 @@ func refusalDelay(seen *engine.Seen, err error) time.Duration {
 // nameTakenDelay is the time between two passes of a job that needs a taken name.
 const nameTakenDelay = 2 * time.Second
 
-// vanishedWait is how long a decision waits for the watch to show the end of a pod that no longer exists.
+// vanishedWait is the longest time that a pass waits for the watch to show the end of a pod that no longer exists.
 const vanishedWait = time.Second
 
 // errVanished means that a pod no longer exists and that the cache does not show its end yet.
@@ -173,7 +174,7 @@ func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
 }
 
 // decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
-// again.
+// again. It returns errVanished if the watch should first show the end of a pod.
 func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, exp *expectations) (engine.Plan, error) {
 	plan := engine.Next(job, seen, r.opts.Engine)
 	if plan.Refresh {

@@ -20,7 +20,7 @@ const eventReadInterval = 10 * time.Second
 // of the namespace.
 const eventReadsPerSecond = 5
 
-// lastWarning returns the last warning about the first pod with a stalled start, or nil. The operator does not watch
+// lastWarning returns the last warning about the first pod whose start is overdue, or nil. The operator does not watch
 // events, because there are too many and most add nothing to the statuses.
 func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expectations) (*engine.Warning, error) {
 	pod := firstStalledStart(seen)

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// metadataOnly requests an answer without the status that was just sent.
+// metadataOnly is the Accept header that requests an answer without the status that was just sent.
 const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 // statusClient returns the client that writes the statuses of a kind.
@@ -29,8 +29,9 @@ func statusClient(mgr ctrl.Manager, kind kinds.Kind) (rest.Interface, error) {
 	return c, nil
 }
 
-// writeStatus writes the status with the resourceVersion that was read, so that it overwrites no newer one. Statuses
-// are most of a controller's traffic, so the request leaves out the spec and the answer contains only metadata.
+// writeStatus writes the status with the resourceVersion that was read, so that it overwrites no newer one. It returns
+// errStale if the job has changed or no longer exists. Statuses are most of a controller's traffic, so the request
+// leaves out the spec and the answer contains only metadata.
 func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds.Object, status *batch.JobStatus) error {
 	fail := func(err error) error {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", a.kind.Name, obj.GetNamespace(), obj.GetName(), err)

@@ -23,10 +23,11 @@ type conversion struct {
 	uninterpretable bool
 	// badCount is true if a role has a negative number of replicas.
 	badCount bool
-	// expanders replace the variables in each role's pods. A role without variables has none.
+	// expanders replace the variables in the pods of the roles, by the index of the role. A role without variables has
+	// none.
 	expanders map[int]expander
-	// addedEnv is the memory in bytes of the environment variables added to each role. clusterSize is the length of the
-	// longest TF_CONFIG.
+	// addedEnv is the memory in bytes of the environment variables added to the pods of each role, by the index of the
+	// role. clusterSize is an upper bound of the length of TF_CONFIG in bytes.
 	addedEnv    map[int]int
 	clusterSize int
 }

@@ -38,7 +38,7 @@ func (c *conversion) elastic(spec *batch.PyTorchTrainingJobSpec) {
 	c.job.Elastic = &engine.Elastic{Min: lo, Max: hi}
 }
 
-// elasticSize returns the smallest, the largest and the current number of replicas of an elastic job.
+// elasticSize returns the smallest, the largest and the expected number of replicas of an elastic job.
 func elasticSize(e *batch.ElasticConfig) (lo, hi, want int) {
 	lo, hi = int(orZero(e.MinReplicas)), int(orZero(e.MaxReplicas))
 	if n := orZero(e.ExpectedReplicas); n != 0 { // the API server writes 0 if the field is unset

@@ -1,5 +1,6 @@
-// Package kinds converts every kind of job to the engine's Job (Convert) and validates it (Validate). It is pure and
-// holds no behaviour of running jobs: a kind is one file with its conversion and validation, and one line in All.
+// Package kinds converts every kind of job to the engine's Job (Convert) and validates it (Validate). It does no I/O
+// and decides nothing about running jobs. A kind of job consists of a Kind, which holds its conversion and its
+// validation, and of one line in All.
 //
 // Start reading at Kind.
 package kinds
@@ -31,8 +32,8 @@ type Kind struct {
 	// New returns an empty object, and NewList an empty list.
 	New     func() Object
 	NewList func() runtime.Object
-	// convert completes the job of an object; its metadata has been converted already. It never fails: it limits values
-	// to their bounds, and leaves out values that have no meaning or marks the conversion as uninterpretable.
+	// convert converts the spec of an object, whose metadata has been converted already. It never fails: it limits
+	// values to their bounds, and leaves out values that have no meaning or marks the conversion as uninterpretable.
 	convert func(Object, *conversion)
 	// validate reports the errors in an object's spec.
 	validate func(Object, *validator)

@@ -91,7 +91,7 @@ func validatePyTorch(o Object, v *validator) {
 	}
 }
 
-// firstRole returns the index of the first role that has replicas.
+// firstRole returns the index of the first role that has replicas; 0 if there is none.
 func (c *conversion) firstRole() int {
 	for i := range c.job.Roles {
 		if c.job.Roles[i].Replicas > 0 {
@@ -101,8 +101,8 @@ func (c *conversion) firstRole() int {
 	return 0
 }
 
-// torchrun makes torchrun start the main containers. Their commands, including those after a pause, become torchrun's
-// arguments.
+// torchrun makes torchrun start the main containers. It replaces their commands, also after a pause. Their args follow
+// torchrun's own arguments.
 func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	c.job.Rendezvous = &engine.Rendezvous{Endpoint: endpoint, Backend: rdzvBackend(t)}
 	nodes := strconv.Itoa(c.job.Replicas())

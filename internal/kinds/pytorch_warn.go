@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// warnPyTorch warns about fields that torchrun and elastic scaling override.
+// warnPyTorch returns the warnings about torchrun, elastic scaling and the restart scope.
 func warnPyTorch(o Object, job *engine.Job) warnings {
 	var w warnings
 	p := o.(*batch.PyTorchTrainingJob)

@@ -151,10 +151,11 @@ func parseRanks(entry intstr.IntOrString) (first, last int, detail string) {
 	return first, last, ""
 }
 
-// maxRankDigits is more than any job needs. The CRD's pattern has the same limit.
+// maxRankDigits is the largest number of digits in a rank, which is more than any job needs. The CRD's pattern has the
+// same limit.
 const maxRankDigits = 7
 
-// parseRank parses a rank, which consists of decimal digits only.
+// parseRank parses a rank, which consists of up to maxRankDigits decimal digits. It returns false for any other text.
 func parseRank(digits string) (int, bool) {
 	if len(digits) == 0 || len(digits) > maxRankDigits {
 		return 0, false

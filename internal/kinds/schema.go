@@ -80,7 +80,8 @@ var noDots = SchemaRule{
 	Rule:    isNew + "!self.metadata.name.contains('.')",
 }
 
-// podNames checks the name of each role's last pod, which is the role's longest.
+// podNames returns the rule that limits the length of pod names. It checks the last pod of each role, whose name is
+// the longest.
 func (s schema) podNames() SchemaRule {
 	last := fmt.Sprintf("'%%s-%%s-%%s'.format([self.metadata.name, r.type, string(%s - 1)])", s.most)
 	return SchemaRule{
@@ -101,7 +102,7 @@ func (s schema) someReplicas() SchemaRule {
 	}
 }
 
-// namesRoles checks that a list of a run mode names roles of the job.
+// namesRoles returns the rule that a list of a run mode names only roles of the job.
 func namesRoles(list string) SchemaRule {
 	message := list + " names a role that the job does not have: use roles of spec.replicaSpecs"
 	return SchemaRule{

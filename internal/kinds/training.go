@@ -13,11 +13,11 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// defaultBackoffLimit is the default number of restarts of a training job.
+// defaultBackoffLimit is the default of runPolicy.backoffLimit, the limit of restarts of a training job.
 const defaultBackoffLimit = 3
 
-// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: those of SIGINT, SIGKILL,
-// SIGUSR1 and SIGTERM.
+// retryableCodes are the exit codes after which restart policy ExitCode restarts a replica: the codes of SIGINT,
+// SIGKILL, SIGUSR1 and SIGTERM.
 var retryableCodes = []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}
 
 // framework holds the differences between training jobs apart from their environment.

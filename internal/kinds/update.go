@@ -35,7 +35,7 @@ func (c *changes) refuse(path *field.Path, detail string) {
 	c.errs = append(c.errs, field.Forbidden(path, detail))
 }
 
-// sameRoles rejects adding, removing and reordering of roles. It returns whether the roles are the same.
+// sameRoles rejects roles that were added, removed, renamed or reordered. It returns whether the roles are the same.
 func sameRoles[T any](c *changes, path *field.Path, updated, old []T, name func(*T) string) bool {
 	if slices.EqualFunc(updated, old, func(a, b T) bool { return name(&a) == name(&b) }) {
 		return true
@@ -44,8 +44,8 @@ func sameRoles[T any](c *changes, path *field.Path, updated, old []T, name func(
 	return false
 }
 
-// runMode rejects changes to the contents of the modes. The switches may change, and modes whose contents are empty may be
-// added or removed.
+// runMode rejects changes to the contents of the modes. The switches may change, and modes whose contents are empty
+// may be added or removed.
 func (c *changes) runMode(path *field.Path, updated, old *batch.RunMode) {
 	a, b := orZero(updated), orZero(old)
 	c.keep(path.Child("debug", "replicaSpecs"), orZero(a.Debug).ReplicaSpecs, orZero(b.Debug).ReplicaSpecs)

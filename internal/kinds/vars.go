@@ -202,7 +202,8 @@ func (v vocabulary) resolve(name string) (value string, ours bool, detail string
 	return nested(rest)
 }
 
-// nested reports a variable inside the brackets of another: Kubernetes ends a reference at the first closing bracket.
+// nested reports a variable inside another one. Variables cannot be nested, because Kubernetes ends a reference at the
+// first closing parenthesis.
 func nested(name string) (string, bool, string) {
 	if strings.Contains(name, "[$(") || strings.HasPrefix(name, "$(") {
 		return "", true, "variables do not nest: write the role, rank or port itself between [ and ]"

@@ -212,12 +212,12 @@ func (c apiClient) Create(_ context.Context, o client.Object, _ ...client.Create
 	})
 }
 
-// maxCreationLag is how late a cache may show a new pod. After that time the operator forgets that it has created the
-// pod, because the pod may have been deleted before the cache could show it.
+// maxCreationLag is how late a cache may show a new pod. After that time, an operator forgets a pod that it created
+// and that no longer exists, because the pod may have been deleted before the cache could show it.
 const maxCreationLag = 10 * time.Second
 
-// forgetUnseen marks the end of the last pod with a name as ambiguous if the operator's cache does not show the pod
-// more than maxCreationLag after its creation. The operator may then never have observed that end.
+// forgetUnseen marks the end of the last pod with a name as ambiguous if the operator's cache still lacks the pod
+// maxCreationLag after its creation. The operator may then never have observed that end.
 func (o *operator) forgetUnseen(name string) {
 	if t := o.w.last(name); t.watched && o.podPos[name] <= t.creation && o.w.now.Sub(t.created) > maxCreationLag {
 		t.ambiguous = true

@@ -33,7 +33,8 @@ type cache struct {
 	cachedPods        map[string]*corev1.Pod
 }
 
-// newCache returns a cache that has listed everything. The list may be a little old.
+// newCache returns a cache that has listed everything. The list shows the job as it was lag events ago, but not before
+// its creation.
 func newCache(w *world, lag int) cache {
 	c := cache{of: w, podPos: map[string]int{}, objectPos: map[string]int{}, cachedPods: map[string]*corev1.Pod{}}
 	c.jobPos = max(min(1, len(w.jobLog)), len(w.jobLog)-lag)
@@ -44,7 +45,7 @@ func newCache(w *world, lag int) cache {
 	return c
 }
 
-// clone returns an independent copy.
+// clone returns an independent copy of the cache.
 func (c *cache) clone() cache {
 	return cache{of: c.of, jobPos: c.jobPos, podPos: maps.Clone(c.podPos), objectPos: maps.Clone(c.objectPos), cachedPods: maps.Clone(c.cachedPods)}
 }
@@ -57,7 +58,7 @@ func (c *cache) cachedJob() kinds.Object {
 	return c.of.jobLog[c.jobPos-1]
 }
 
-// cachedVersion returns the version of the job as the cache shows it.
+// cachedVersion returns the version of the job as the cache shows it; "0" if there is none.
 func (c *cache) cachedVersion() string {
 	if job := c.cachedJob(); job != nil {
 		return job.GetResourceVersion()
@@ -170,7 +171,7 @@ func trimmed(pod *corev1.Pod) *corev1.Pod {
 	return out.(*corev1.Pod)
 }
 
-// Get reads an object from the cache. The result is shared.
+// Get reads an object from the cache. A job shares its data with the cache.
 func (c apiClient) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
 	o := c.o
 	switch out := out.(type) {
@@ -197,7 +198,7 @@ func (c apiClient) Get(_ context.Context, key client.ObjectKey, out client.Objec
 	return nil
 }
 
-// List lists the pods of a job from the cache. The results are shared.
+// List lists the pods of a job from the cache. The pods share their data with the cache.
 func (c apiClient) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	list, ok := out.(*corev1.PodList)
 	if !ok {

@@ -20,7 +20,8 @@ func (w *world) charged(name string) (least, most int32) {
 			continue
 		}
 		most++
-		if !t.ambiguous && w.job.Elastic == nil && !w.restartsAll() { // a scaled-down rank gets new counts
+		// A rank that was scaled down gets new counts, and a restart of all replicas is charged to only one of them.
+		if !t.ambiguous && w.job.Elastic == nil && !w.restartsAll() {
 			least++
 		}
 	}
@@ -127,7 +128,7 @@ func (w *world) checkEnd(s *batch.JobStatus) {
 			}
 		}
 	}
-	for name := range w.past { // an elastic job may keep a replica that was scaled down, and it may decide too
+	for name := range w.past { // an elastic job may keep a replica that was scaled down, which may decide the end too
 		if w.endedAs(name, false) {
 			lost++
 		}

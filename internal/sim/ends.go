@@ -32,7 +32,7 @@ func (w *world) exit(pod *corev1.Pod) {
 	w.reports[pod.Name] = report{t.exit, w.now.Add(time.Duration(w.rng.Int64N(int64(maxReportLag))))}
 }
 
-// report writes an end to the API server.
+// report writes the end of a pod to the API server, as its kubelet does.
 func (w *world) report(name string) {
 	r, pod := w.reports[name], w.pods[name]
 	delete(w.reports, name)
@@ -66,7 +66,7 @@ func (w *world) removeContainers(pod *corev1.Pod) {
 	w.podChanged(pod.Name)
 }
 
-// reportDue reports all ends that are due.
+// reportDue reports all ends that are due, except on lost nodes.
 func (w *world) reportDue() {
 	for _, name := range sortedKeys(w.reports) {
 		if !w.now.Before(w.reports[name].due) && !w.lost[w.pods[name].Spec.NodeName] {
@@ -95,8 +95,8 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // heldSince reports whether a rule holds, because all its members have ended as it requires, and since when the first
-// such rule holds. An end does not count if it or its time may be unseen, nor does a failure that may still be
-// restarted.
+// rule that holds has held. It ignores ends that the operator may not see, or whose time it may not see, and failures
+// after which the replica may be restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true
@@ -125,8 +125,9 @@ func (w *world) unreportable(name string) bool {
 	return unreported && w.lost[w.pods[name].Spec.NodeName]
 }
 
-// endedAs reports whether a replica ended by itself in this way: its last pod did, or an earlier pod that was removed
-// before a cache showed its end. A later cache may show that end when the replica has further pods.
+// endedAs reports whether a replica ended by itself, with success or with failure as the argument says. It considers
+// the last pod, and earlier pods that were removed before a cache may have shown their ends, because a cache may show
+// such an end when the replica has further pods.
 func (w *world) endedAs(name string, success bool) bool {
 	all := w.past[name]
 	for i := range all {
@@ -138,8 +139,9 @@ func (w *world) endedAs(name string, success bool) bool {
 	return false
 }
 
-// final reports whether a replica that ended in this way is certainly not restarted. A failure during an incident may
-// be a consequence of the incident, which is restarted whatever its exit code and limit are.
+// final reports whether a replica that ended as t says is certainly not restarted. If failures restart all replicas, a
+// failure during an incident may be a consequence of the incident, and the replica then restarts whatever its exit
+// code and limit are.
 func (w *world) final(name string, policy engine.Restart, t *truth) bool {
 	if t.success {
 		return !policy.OnSuccess

@@ -16,7 +16,7 @@ type Exploration struct {
 	Job  func() kinds.Object
 	// Stage is the moment at which the exploration starts.
 	Stage Stage
-	// Depth is the number of steps.
+	// Depth is the largest number of steps.
 	Depth int
 	// Faults limits the number of faults of calls, deaths of operators and changes of the leader. Troubles limits the
 	// number of evictions, deletions of pods by others, lost nodes, switches of the run mode and changes of the size.
@@ -152,7 +152,8 @@ func (e *explorer) try(play *exploredWorld, path []step, s step) [][]step {
 	return [][]step{path}
 }
 
-// calmEvery is the number of states of which one is run without faults until the job finishes.
+// calmEvery selects the states from which the world is run without faults until the job finishes: on average one in
+// calmEvery.
 const calmEvery = 16
 
 // report records the first error that was found.

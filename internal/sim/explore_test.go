@@ -29,7 +29,7 @@ func generic(replicas int32, policy batch.RestartPolicy, change func(*batch.Gene
 	}
 }
 
-// pytorch returns a job of two replicas: either an elastic job, or one with two roles, the first of which is the master
+// pytorch returns a job of two replicas: either an elastic job, or one with two roles, whose first role is the master
 // and has a sidecar.
 func pytorch(elastic bool) func() kinds.Object {
 	return func() kinds.Object {

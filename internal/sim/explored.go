@@ -35,7 +35,8 @@ const (
 	ticks                // time passes until the queue delivers the job
 )
 
-// step is one event in an exploration.
+// step is one event in an exploration. name is the name of a pod or the kind of another object, and n a number. Each
+// verb defines which of them it uses.
 type step struct {
 	verb  verb
 	name  string
@@ -54,7 +55,8 @@ func stepsText(path []step) string {
 var verbNames = []string{"passes", "syncs", "shows", "handles", "starts", "exits", "ends", "evicted", "deleted", "loses", "returns",
 	"pauses", "scales", "relists", "handover", "ticks"}
 
-// exploredWorld is a deterministic world: the exploration chooses everything that happens.
+// exploredWorld is a deterministic world: the exploration chooses everything that happens. calls is the number of
+// calls in the last pass. faults and troubles are the numbers of faults and troubles that may still happen.
 type exploredWorld struct {
 	*leadership
 	calls            int

@@ -50,7 +50,8 @@ type hasher struct {
 	thresholds []int
 }
 
-// token is a number, or a resourceVersion of the object that is named by of.
+// token is a number or, if of is not empty, a resourceVersion of the object with that name. A space stands for a
+// threshold.
 type token struct {
 	of string
 	n  uint64
@@ -160,7 +161,7 @@ func (h *hasher) entries(v reflect.Value) {
 	}
 }
 
-// leftOut are fields that have no effect on what happens next.
+// leftOut holds the names of fields that have no effect on what happens next.
 var leftOut = map[string]bool{"clock": true, "loc": true, "TypeMeta": true, "ManagedFields": true, "mu": true}
 
 // fieldKind selects how a field is hashed.

@@ -26,8 +26,8 @@ func (w *world) restartsAll() bool {
 	return slices.ContainsFunc(w.job.Roles, func(r engine.Role) bool { return r.Restart.All })
 }
 
-// noteRun records whether all replicas run now. Replicas that may have ended for good count as running. So do those
-// that ended in the current second, because the times in the status of a pod are whole seconds.
+// noteRun records the current time in allRan if all replicas run. Replicas that may have ended for good count as
+// running. So do those that ended in the current second, because the times in the status of a pod are whole seconds.
 func (w *world) noteRun() {
 	for i := range w.job.Roles {
 		for rank := range w.job.Roles[i].Replicas {
@@ -115,14 +115,14 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	}
 }
 
-// seemedToRun reports whether a replica ended before the recovery that the status records. The cache still showed it
-// running: the simulated cache shows each pod with its own lag, unlike a watch.
+// seemedToRun reports whether a replica ended before the recovery that the status records. The cache may have shown it
+// running then, because the simulated cache, unlike a watch, shows each pod with its own lag.
 func (w *world) seemedToRun(name string, i *batch.Incident) bool {
 	return i.RecoveryTime != nil && !w.last(name).at.After(i.RecoveryTime.Time)
 }
 
-// endsSince counts the ends of a replica, apart from disruptions, that led to a restart or were the consequence of
-// another end.
+// endsSince counts the ends of a replica since a time, apart from disruptions, that led to a restart or were the
+// consequence of another end.
 func (w *world) endsSince(name string, since time.Time) int {
 	n, pods := 0, w.past[name]
 	for k, t := range pods {

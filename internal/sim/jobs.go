@@ -27,8 +27,8 @@ func (w *world) anyJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	return kindNamed("GenericJob"), anyGeneric(rng)
 }
 
-// noteCodes makes replicas fail with the exit codes that the restart policy ExitCode restarts, if the job uses that
-// policy.
+// noteCodes makes replicas of a job with the restart policy ExitCode fail with exit codes that the policy restarts,
+// and with one that it does not.
 func (w *world) noteCodes(p batch.TrainingRestartPolicy) {
 	if p == batch.TrainingRestartExitCode {
 		w.codes = []int32{1, 137, 143}
@@ -104,7 +104,8 @@ func anyGeneric(rng *rand.Rand) *batch.GenericJob {
 	return &batch.GenericJob{Spec: spec}
 }
 
-// anyTraining returns the fields that all training jobs have: one limit for all restarts, and a deadline.
+// anyTraining returns random values for the fields that all training jobs have, such as the limit of restarts and a
+// deadline.
 func anyTraining(rng *rand.Rand) batch.TrainingSpec {
 	policy := &batch.RunPolicy{CleanUpPolicy: anyCleanUp(rng), BackoffLimit: new(int32(rng.IntN(5))), TTLSecondsAfterFinished: sometimes(rng, 6, 100)}
 	if rng.IntN(2) == 0 {
@@ -131,7 +132,7 @@ func anyTrainingRole(rng *rand.Rand, role, main string) batch.TrainingReplicaSpe
 	return batch.TrainingReplicaSpec{Type: role, Replicas: new(int32(1 + rng.IntN(3))), RestartPolicy: policy, Template: template(containers...)}
 }
 
-// runModeOf returns the field of a job that has its run mode.
+// runModeOf returns a pointer to the field of a job that holds its run mode.
 func runModeOf(kind kinds.Kind, obj kinds.Object) **batch.RunMode {
 	if kind.Training != nil {
 		spec, _ := kind.Training(obj)

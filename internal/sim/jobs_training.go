@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// anyTrainingJob returns a training job with one or two roles, which may be elastic.
+// anyTrainingJob returns a random training job with one or two roles. The job may be elastic.
 func (w *world) anyTrainingJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	if rng.IntN(4) == 0 {
 		return w.anyTrainingKind(rng)

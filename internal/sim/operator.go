@@ -30,11 +30,11 @@ type operator struct {
 	reconciler *jobcontroller.Reconciler
 	pods       handler.EventHandler
 	changes    predicate.Predicate
-	// live is the last answer of a live list of pods, and liveVersion its version.
+	// live is the last answer of a live list of pods, liveVersion its version and liveAt its time.
 	live        map[string]*corev1.Pod
 	liveVersion int
 	liveAt      time.Time
-	// number counts the operators of the world.
+	// number is the number of this operator in the world, counted from 1.
 	number int
 	// deposed is true if another operator leads. This one does not know that until its pass ends.
 	deposed bool
@@ -70,7 +70,8 @@ func newOperator(w *world, opts jobcontroller.Options, c cache) *operator {
 	return o
 }
 
-// Record receives the events of the job. An incident, its recovery and the end are reported at most once.
+// Record receives the events of the job. It fails the world if an incident, its recovery or an end by a rule is
+// reported twice.
 func (o *operator) Record(_ client.Object, e engine.Event) {
 	w := o.w
 	w.tracef("event %s: %s", e.Reason, e.Message)

@@ -55,7 +55,7 @@ func anySkew(rng *rand.Rand) time.Duration {
 	return []time.Duration{time.Hour, -time.Hour, 10 * time.Second, 0, 0, 0, 0, 0, 0, 0, 0, 0}[rng.IntN(12)]
 }
 
-// calm removes all faults from the world.
+// calm removes all faults from the world. It also ends debug mode, and pauses or resumes the job.
 func (w *world) calm() {
 	w.lost, w.refuses = map[string]bool{}, false
 	w.inc.disturbed = w.now
@@ -303,7 +303,8 @@ func (w *world) anyPod() *corev1.Pod {
 	return w.pods[names[w.rng.IntN(len(names))]]
 }
 
-// settled reports whether nothing in the world can change any more.
+// settled reports whether all pods have ended and none is being deleted, so that only the operator can change
+// anything.
 func (w *world) settled() bool {
 	for _, p := range w.pods {
 		if !ended(p) || p.DeletionTimestamp != nil {

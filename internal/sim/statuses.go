@@ -55,11 +55,12 @@ func (o *operator) putStatus(req *http.Request) (resp *http.Response, err error)
 	return answer(http.StatusOK, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}})
 }
 
-// maxVerdictWait is the longest time for which a verdict of a time limit waits until the watch shows the end of a
+// maxVerdictWait is the longest time that the end of a job by its deadline waits for the watch to show the end of a
 // deleted pod.
 const maxVerdictWait = time.Second
 
-// forgetLate drops the successes of deleted pods if a deadline ends the job and the cache shows the deletions too late.
+// forgetLate marks the successes of deleted pods as ambiguous if a deadline ends the job and the cache shows the
+// deletions too late.
 func (o *operator) forgetLate(s *batch.JobStatus) {
 	if reasonOf(s, batch.JobFailedCondition) != batch.ReasonDeadlineExceeded {
 		return

@@ -28,7 +28,7 @@ type truth struct {
 	selfEnded bool // the pod ended by itself before its deletion was requested
 	success   bool
 	exit      int32
-	// created and end are when the pod was created and ended.
+	// created is when the pod was created.
 	created, end time.Time
 	// ambiguous is true if the pod ended by itself and its end may or may not count: the pod was removed and the end
 	// may not have been observed, or debug mode discarded the end.
@@ -327,7 +327,7 @@ func (w *world) evict(pod *corev1.Pod) {
 		return
 	}
 	w.inc.disturbed = w.now
-	// A failure cannot be distinguished from a consequence of the disruption, nor can a success in the same second.
+	// Neither a failure nor a success in the same second can be distinguished from a consequence of the disruption.
 	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(w.nodeStamp(w.now)))) {
 		w.last(pod.Name).ambiguous = true
 	}
@@ -352,8 +352,8 @@ func (w *world) userDeletes(pod *corev1.Pod, force bool) {
 	w.askDeletion(pod)
 }
 
-// forgetWatched drops the successes whose deletion the cache of a new leader has already shown. No event shows that
-// leader whether the success or the deletion came first.
+// forgetWatched marks the successes as ambiguous whose deletion the cache of a new leader has already shown. No event
+// shows that leader whether the success or the deletion came first.
 func (w *world) forgetWatched(c *cache) {
 	for name := range w.past {
 		for i := range w.past[name] {

@@ -29,8 +29,8 @@ const (
 	maxMutations = 6
 )
 
-// Check checks the properties of a kind on those manifests that are of this kind, and on random variations of them. The
-// variations are the same in every run. The manifests may be invalid.
+// Check checks the properties of a kind on random variations of the manifests that are of this kind. The variations
+// are the same in every run. The manifests may be invalid.
 func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
 	accepted, refused := 0, 0
 	all := subjects(t, k, manifests)
@@ -82,7 +82,7 @@ func Fuzz(f *testing.F, all []kinds.Kind, manifests []Manifest) {
 	})
 }
 
-// subject is a job of which variations are tested.
+// subject is a job whose variations are tested.
 type subject struct {
 	name  string
 	kind  kinds.Kind
@@ -166,8 +166,8 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	return len(errs) == 0
 }
 
-// total checks that any job is safe to pass to the engine: before and after it has started, in every mode, with all
-// pods that the plans create.
+// total checks that any job is safe to pass to the engine: before and after it has started, and after a pause. It
+// builds the first pods that the plans create.
 func total(t testing.TB, converted *engine.Job, faults field.ErrorList) {
 	t.Helper()
 	if len(converted.Roles) == 0 && len(faults) == 0 {
@@ -321,7 +321,7 @@ func expands(t testing.TB, r *engine.Role) {
 	}
 }
 
-// fits checks that no pod of a role exceeds PodSize.
+// fits checks that the last pod of a role does not exceed PodSize in any run mode.
 func fits(t testing.TB, job *engine.Job, role int) {
 	t.Helper()
 	r := &job.Roles[role]
