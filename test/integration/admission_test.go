@@ -21,7 +21,7 @@ import (
 
 const kindsDir = "../../internal/kinds"
 
-// TestCRDRefusesWhatCELCanCheck verifies the validation of jobs in a cluster without webhooks, by the CRDs' CEL rules.
+// TestCRDRefusesWhatCELCanCheck verifies how the CRDs' CEL rules validate jobs in a cluster without webhooks.
 func TestCRDRefusesWhatCELCanCheck(t *testing.T) {
 	w := newWorld(t)
 	client, err := dynamic.NewForConfig(w.Env.Config)
@@ -117,8 +117,8 @@ func (s server) testChangeWithStatus(t *testing.T) {
 	}
 }
 
-// testManyRules verifies that jobs with long lists are accepted: the API server limits a rule's actual cost separately
-// from its estimate.
+// testManyRules verifies that jobs with long lists are accepted, because the API server limits the actual cost of
+// rules in addition to their estimated cost.
 func (s server) testManyRules(t *testing.T) {
 	job := goodJob(t, "minimal")
 	roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)
@@ -137,7 +137,8 @@ func (s server) testManyRules(t *testing.T) {
 	s.create(t, job)
 }
 
-// testManifestsOfUsers creates the manifests of users unchanged. The stored job has the pods of its golden file.
+// testManifestsOfUsers verifies that the API server accepts the manifests of users unchanged, and that the stored
+// jobs have the pods in the golden files.
 func (s server) testManifestsOfUsers(t *testing.T) {
 	for _, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/users") {
 		t.Run(m.Name, func(t *testing.T) {
@@ -151,7 +152,7 @@ func (s server) testManifestsOfUsers(t *testing.T) {
 	}
 }
 
-// server is an API server to which the tests send manifests with strict validation.
+// server is an API server to which the tests send manifests with strict field validation.
 type server struct{ client dynamic.Interface }
 
 // jobs returns a client for jobs of the same kind as like.
@@ -164,7 +165,8 @@ func (s server) jobs(t *testing.T, like *unstructured.Unstructured) dynamic.Reso
 	return s.client.Resource(batch.GroupVersion.WithResource(kind.Plural)).Namespace("default")
 }
 
-// create creates a job until the end of the test. The API server must accept it.
+// create creates a job, which is deleted when the test ends, and returns the stored job. It ends the test if the API
+// server refuses the job.
 func (s server) create(t *testing.T, job *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	stored, err := s.tryCreate(t, job)
@@ -202,7 +204,8 @@ func (s server) patch(t *testing.T, job *unstructured.Unstructured, kind types.P
 	}
 }
 
-// refusal returns the API server's answer to an invalid job, or to a forbidden change of a valid one.
+// refusal returns the text of the API server's answer to an invalid job or, if there are two documents, to a change
+// from the first to the second.
 func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) string {
 	if len(documents) == 1 {
 		_, err := s.tryCreate(t, documents[0])
@@ -216,8 +219,8 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 	return refusalText(t, err)
 }
 
-// refusalText returns the text of a refusal. The API server accepts objects with faults that only the controller can
-// find.
+// refusalText returns the text of a refusal. If err is nil, the text says that only the controller can find the
+// fault.
 func refusalText(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -226,7 +229,7 @@ func refusalText(t *testing.T, err error) string {
 	return refusal.Text(t, err)
 }
 
-// goodJob returns the job in a manifest of testdata/good.
+// goodJob returns the job in testdata/good/NAME.yaml of package kinds.
 func goodJob(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(kindsDir + "/testdata/good/" + name + ".yaml")

@@ -37,7 +37,8 @@ func crdsOfOthers(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefini
 	return all
 }
 
-// moduleDir returns the directory of a module that test/crds requires.
+// moduleDir returns the directory of a module that test/crds requires. If the module cannot be downloaded, it ends
+// the test as require.Missing does.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
@@ -53,7 +54,8 @@ func moduleDir(t *testing.T, module string) string {
 	return found.Dir
 }
 
-// schemaOf returns the schema of a version of a CRD.
+// schemaOf returns the schema of a version of a CRD. It ends the test if the CRD does not serve this version or it is
+// deprecated.
 func schemaOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	for i := range crd.Spec.Versions {

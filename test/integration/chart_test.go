@@ -33,7 +33,7 @@ const renderedCharts = "../../tools/packaging/chart/testdata"
 
 // TestAPIServerAcceptsRenderedChart verifies that the API server accepts the rendered charts, and that applying them
 // again reverts nothing that the operator writes. TestInstallIsIdempotentAndRestricted covers the CRDs and admission
-// policies, because those of the chart are those of config/default.
+// policies, which are the same in the chart and in config/default.
 func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
@@ -107,9 +107,9 @@ func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.Patch
 	return strict.Patch(w.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, data), append(opts, client.FieldOwner("helm"))...)
 }
 
-// checkNoDrift installs the Secret and the webhook configurations of the chart, runs the operator's keeper, which fills
-// them in, and installs them twice more: with a tool that merges on the server, and with a tool that computes a
-// three-way merge.
+// checkNoDrift applies the Secret and the webhook configurations of the chart, and runs the operator's keeper, which
+// fills them in. It verifies that neither applying them again on the server nor a three-way merge in a client would
+// change them.
 func (w *world) checkNoDrift() {
 	w.Helper()
 	var ours []*unstructured.Unstructured
@@ -144,7 +144,7 @@ func (w *world) checkNoDrift() {
 	}
 }
 
-// versionsOf checks that the keeper has filled in the objects, and returns their versions.
+// versionsOf checks that the keeper has filled in the objects, and returns their resource versions.
 func (w *world) versionsOf(objects []*unstructured.Unstructured) string {
 	w.Helper()
 	var versions []string
@@ -259,7 +259,8 @@ func TestOperatorCreatesQueuesOfItsFile(t *testing.T) {
 	}
 }
 
-// grantForCertManager replaces the roles for the webhooks with those that the chart grants with cert-manager.
+// grantForCertManager replaces the roles for the webhooks with those that the chart grants if cert-manager issues the
+// certificate.
 func (w *world) grantForCertManager() {
 	w.Helper()
 	isRole := func(o *unstructured.Unstructured) bool {

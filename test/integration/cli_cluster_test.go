@@ -21,8 +21,8 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// script returns a job whose pods run a shell script. In the script, ATTEMPT is the number of the replica's attempt,
-// starting at 0.
+// script returns the manifest of a job whose pods run a shell script. In the script, RANK is the rank of the replica,
+// and ATTEMPT is the number of its attempt, starting at 0.
 func script(name string, replicas, restarts int, text string) string {
 	return fmt.Sprintf(`
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -98,7 +98,8 @@ func testLastLines(w *world) {
 	}
 }
 
-// testArchivedLines deletes the pod of a failed replica before its job ends.
+// testArchivedLines verifies that run shows the last lines of a failed replica from the archive if its pod was
+// deleted before the job ends.
 func testArchivedLines(w *world) {
 	g := gate.New(w.T)
 	w.Must(g.AddPipe("1"))
@@ -113,7 +114,8 @@ func testArchivedLines(w *world) {
 		}
 		return nil
 	})
-	// A pod that is deleted before its end is seen has not failed: it is replaced.
+	// If the pod is deleted before the operator sees that it failed, the pod does not count as failed and is
+	// replaced.
 	w.Await("the status has the failed replica", func() error {
 		j := &batch.GenericJob{}
 		if err := w.Get("lost", j); err != nil {
@@ -131,7 +133,7 @@ func testArchivedLines(w *world) {
 	w.contains("run", out, "worker-0 failed: exit code 3\n  its pod is gone; from the archive:\n  | rank 0 line 11\n", "  | rank 0 line 20\n", "  | rank 1 line 20\n")
 }
 
-// testInitLines verifies that the output of a failed init container is shown as that of its replica.
+// testInitLines verifies that the output of a failed init container is shown as the output of its replica.
 func testInitLines(w *world) {
 	text := strings.Replace(script("setup", 1, 0, "exit 0"), "          containers:", `          initContainers:
             - name: fetch
@@ -157,8 +159,8 @@ func testInitLines(w *world) {
 	w.contains("history", out, "Failed, exit code 4, init container fetch")
 }
 
-// gated returns a job of one replica whose attempts each print a line, wait for the gate, and print another line. Only
-// the last attempt succeeds.
+// gated returns the manifest of a job with one replica, and the gate that it uses. Each attempt prints a line, waits
+// for an order to the pipe with the attempt's number, and prints another line. Only the last attempt succeeds.
 func gated(w *world, name string, attempts int) (string, *gate.Gate) {
 	g := gate.New(w.T)
 	for attempt := range attempts {
@@ -168,7 +170,7 @@ func gated(w *world, name string, attempts int) (string, *gate.Gate) {
 	return text + fmt.Sprintf("              volumeMounts: [{name: gate, mountPath: %s}]\n          volumes: [{name: gate, hostPath: {path: %s}}]\n", gate.MountPath, g.Dir()), g
 }
 
-// testRunOutput checks the output that run shows between the transitions.
+// testRunOutput verifies which output of replicas run shows between the job's transitions.
 func testRunOutput(w *world) {
 	text, g := gated(w, "retries", 2)
 	run := w.start(text, "run", "-f", "-")
@@ -202,7 +204,7 @@ func testRunOutput(w *world) {
 	}
 }
 
-// testRunOutputOnTerminal checks the output that run shows below its live status.
+// testRunOutputOnTerminal verifies that run on a terminal shows output together with its live status.
 func testRunOutputOnTerminal(w *world) {
 	text, g := gated(w, "pictured", 1)
 	file := filepath.Join(w.TempDir(), "job.yaml")
@@ -312,7 +314,7 @@ func testLogsOutage(w *world) {
 	}
 }
 
-// besides is a PyTorchTrainingJob whose main containers are not the first containers of their pods.
+// besides is the manifest of a PyTorchTrainingJob whose main containers are not the first containers of their pods.
 const besides = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob

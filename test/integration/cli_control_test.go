@@ -47,13 +47,13 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "GenericJob", Namespace: w.Namespace, Name: "job", UID: w.job("job").UID}})
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "evil-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "none"}}
 	w.Must(w.Client.Create(t.Context(), queue))
-	t.Cleanup(func() { _ = w.Client.Delete(t.Context(), queue) }) // fails if the API server has stopped with the test
+	t.Cleanup(func() { _ = w.Client.Delete(t.Context(), queue) }) // it fails if the API server has stopped with the test
 	queue.Status.Conditions = []scheduling.QueueCondition{{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionFalse, Reason: "Evil", Message: evil, LastTransitionTime: metav1.Now()}}
 	if err := w.Client.Status().Update(t.Context(), queue, &client.SubResourceUpdateOptions{}); err != nil {
 		t.Logf("the queue's message: %v", err)
 	}
 
-	// These verbs print no data of other users, or print it unchanged by design.
+	// These verbs print no data of other users, or print such data unchanged by design.
 	tried := map[string]bool{"exec": true, "local": true, "version": true, "completion": true, "help": true,
 		"ui": true} // package internal/console tests its pages
 	for _, line := range []string{

@@ -32,7 +32,7 @@ func TestCLISelectsJobsByLabels(t *testing.T) {
 	w.finish("b-worker-0", 0)
 	list.awaitOutput("genericjob/b  Succeeded")
 
-	// Finished jobs do not prevent the pausing of the others.
+	// A finished job does not prevent pause from pausing the others.
 	if out := w.t9k("pause", "-l", "team=vision"); out != "genericjob/a is pausing\n" {
 		t.Errorf("pause -l: %q", out)
 	}

@@ -12,11 +12,11 @@ import (
 	"tensorstack.dev/batch/internal/local"
 )
 
-// TestT9kPrefersKubeconfig verifies which cluster t9k uses: the kubeconfig's if there is one, otherwise
-// the running embedded one, and with --local always the embedded one.
+// TestT9kPrefersKubeconfig verifies which cluster t9k uses: the cluster of the kubeconfig if there is one, otherwise
+// the embedded cluster, and with --local always the embedded cluster.
 func TestT9kPrefersKubeconfig(t *testing.T) {
 	w := newSerialWorld(t)
-	state := t.TempDir() // the test's name is short because the paths of sockets are limited
+	state := t.TempDir() // the test's name is short because the length of socket paths is limited
 	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("HOME", state)
 	t.Setenv("KUBECONFIG", "")

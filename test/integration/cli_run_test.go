@@ -74,8 +74,8 @@ func TestCLIReplacesOnlyWithAllRights(t *testing.T) {
 	w.contains("run --replace", out, "genericjob/job deleted\n", "genericjob/job created\n")
 }
 
-// TestCLIReplacesAllOrNothing verifies that run --replace deletes no job if the API server would refuse another deletion
-// or another new job of the manifest.
+// TestCLIReplacesAllOrNothing verifies that run --replace deletes no job if the API server would refuse another
+// deletion or another new job of the manifest.
 func TestCLIReplacesAllOrNothing(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -138,7 +138,8 @@ func TestCLIListsThroughAnOutage(t *testing.T) {
 	w.Must(w.Env.StartComponent(local.APIServer))
 	w.Must(w.Env.AwaitReady(t.Context()))
 	list.awaitOutput("the API server answers again")
-	// The column of names is as wide as the longest name so far, so the list must contain the second job first.
+	// The column of names is as wide as the longest name so far, so the list must show the second job before the
+	// first one ends.
 	w.Create(jobs.New("later", jobs.Role("w", 1, kubelet.Run)))
 	list.awaitOutput("genericjob/later  ")
 	w.finish("job-w-0", 0)

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// sweepJobs returns the UIDs of a sweep's jobs by the values of a parameter, and their names.
+// sweepJobs returns the UIDs and the names of a sweep's jobs by their values of a parameter.
 func (w *world) sweepJobs(sweep, parameter string) (uids map[string]types.UID, names map[string]string) {
 	w.Helper()
 	list := &batch.GenericJobList{}
@@ -105,7 +105,8 @@ func TestCLISweepContinues(t *testing.T) {
 	w.contains("the sweep beside a copy", w.t9k(sweep("1-4")...), "4 jobs, of which 4 exist", "Sweep sw: 4 Succeeded\n")
 }
 
-// TestCLISweepStopsAtFailures verifies what a sweep does when jobs fail, and what it refuses.
+// TestCLISweepStopsAtFailures verifies that a sweep creates no more jobs once one has failed, unless --keep-going is
+// set, and that a sweep that is refused creates nothing.
 func TestCLISweepStopsAtFailures(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

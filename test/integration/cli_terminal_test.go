@@ -62,7 +62,7 @@ func (t *terminal) write(text string) {
 	}
 }
 
-// startOn starts t9k on a terminal.
+// startOn starts t9k on a terminal, in the world's namespace.
 func (w *world) startOn(t *terminal, args ...string) *called {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())

@@ -37,7 +37,7 @@ type called struct {
 	code chan int
 }
 
-// start starts t9k with standard input and arguments, in the world's namespace.
+// start starts t9k with the text stdin as standard input, in the world's namespace.
 func (w *world) start(stdin string, args ...string) *called {
 	w.Helper()
 	return w.startVia(w.Env.Kubeconfig, stdin, args...)
@@ -100,7 +100,7 @@ func (w *world) fails(args ...string) string {
 	return errOut
 }
 
-// contains checks that the text contains each of the wanted strings.
+// contains checks that the text, which is the output of what, contains each of the wanted strings.
 func (w *world) contains(what, text string, wanted ...string) {
 	w.Helper()
 	for _, s := range wanted {
@@ -110,7 +110,8 @@ func (w *world) contains(what, text string, wanted ...string) {
 	}
 }
 
-// manifest returns a GenericJob with one role; command controls the simulated kubelet.
+// manifest returns the manifest of a GenericJob with one role. meta is the content of its metadata. command controls
+// the simulated kubelet.
 func manifest(meta string, replicas int, restarts int, command ...string) string {
 	quoted, _ := json.Marshal(command)
 	return fmt.Sprintf(`
@@ -167,8 +168,8 @@ func TestCLIRunReportsRestartsAndFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _ := w.start("", "run", "-f", file).ends(1)
-	// A restart may happen before run observes the replica; the summary contains it in any case. Both replicas may
-	// already have failed once.
+	// A restart may happen before run observes the replica, so only the summary surely contains it. One or both
+	// replicas have restarted when the job fails.
 	if !strings.Contains(out, ", 1 restart\n") && !strings.Contains(out, ", 2 restarts\n") {
 		t.Errorf("run does not tell of the restarts:\n%s", out)
 	}
@@ -219,7 +220,7 @@ func TestCLIWatchesJobAfterDetach(t *testing.T) {
 	w.finish("job-worker-1", 0)
 	out, _ = watch.ends(0)
 	w.contains("get --watch", out, "genericjob/job  Succeeded", "genericjob/job Succeeded in")
-	// There is one request for each kind to find the job, then a list and a watch: the verb does not poll.
+	// The verb does not poll: it sends one request for each kind to find the job, then a list and a watch.
 	if n := len(p.Seen("GET", "")); n > len(kinds.All)+2 {
 		t.Errorf("%d requests to follow a job: %v", n, p.Seen("GET", ""))
 	}
@@ -324,7 +325,7 @@ func TestCLIGetsAndDescribes(t *testing.T) {
 	w.contains("completion of roles", w.t9k("__complete", "exec", "runs", "--role", ""), "w\n")
 }
 
-// succeeds waits until a call succeeds and returns its standard error.
+// succeeds waits until a call has finished, checks that it succeeded, and returns its standard error.
 func (c *called) succeeds() string {
 	c.Helper()
 	_, errOut := c.ends(0)
@@ -373,7 +374,7 @@ func TestCLIReportsMissingOperator(t *testing.T) {
 	w.contains("run of a job that is deleted", out, "genericjob/job was deleted before it ended")
 }
 
-// checkCLIWithoutKinds verifies the messages on a cluster without the CRDs.
+// checkCLIWithoutKinds verifies the error messages of t9k in a cluster without the CRDs.
 func (w *world) checkCLIWithoutKinds() {
 	w.Helper()
 	for _, args := range [][]string{{"get"}, {"describe", "job"}, {"run", "-f", "-"}} {

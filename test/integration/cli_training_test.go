@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// elasticManifest is a PyTorchTrainingJob of 2 to 4 replicas, which run until the test stops them.
+// elasticManifest is the manifest of a PyTorchTrainingJob with 2 to 4 replicas, which run until the test stops them.
 const elasticManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
@@ -34,7 +34,7 @@ spec:
           containers: [{name: pytorch, image: none, args: [train.py]}]
 `
 
-// tensorFlowManifest is a TensorFlowTrainingJob whose replicas run until the test stops them.
+// tensorFlowManifest is the manifest of a TensorFlowTrainingJob whose replicas run until the test stops them.
 const tensorFlowManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: TensorFlowTrainingJob
@@ -183,7 +183,7 @@ func TestCLIScalesDespiteConcurrentWrites(t *testing.T) {
 		t.Errorf("the answers to writes of the scale are %v", codes)
 	}
 
-	// If the job is deleted in between, scale reports it.
+	// If the job is deleted between the read and the write, scale reports this.
 	p.Decide(func(r *http.Request) apiproxy.Fate {
 		if r.Method == http.MethodPut {
 			w.Must(w.Client.DeleteAllOf(t.Context(), &batch.PyTorchTrainingJob{}, client.InNamespace(w.Namespace)))

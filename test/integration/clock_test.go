@@ -9,17 +9,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// asClock is the environment variable that holds the name of the file of the operator's wallClock.
+// asClock is the environment variable that names the file of the operator's wallClock.
 const asClock = "T9K_TEST_CLOCK"
 
-// wallClock is a clock with an error of as many seconds as the file of this name says; without the file, the clock is
-// right. As after a step of the system's clock, only the wall time that it returns is wrong. The monotonic reading,
-// with which Go compares times of one process, is right.
+// wallClock is the path of a file that contains the error of a clock in seconds. Without a valid file, the clock is
+// right. As after a step of the system's clock, only the wall time is wrong. The monotonic reading, with which Go
+// compares times of one process, is right.
 type wallClock string
 
 var _ clock.PassiveClock = wallClock("")
 
-// Now returns the wrong time.
+// Now returns the current time with the clock's error.
 func (c wallClock) Now() time.Time {
 	now := time.Now()
 	text, err := os.ReadFile(string(c))
@@ -37,5 +37,5 @@ func (c wallClock) Now() time.Time {
 	return now
 }
 
-// Since returns the time since t according to the wrong clock.
+// Since returns the time that has passed since t according to the clock.
 func (c wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

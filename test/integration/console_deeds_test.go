@@ -16,13 +16,15 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// deed is an action of a user on a job that no other action uses.
+// deed is an action of a user on a job. Each deed has its own job.
 type deed struct {
 	name string
-	// mode is spec.runMode of the job as JSON. An elastic job is a PyTorchTrainingJob.
+	// mode is spec.runMode of the job as YAML; empty for none. If elastic is true, the job is an elastic
+	// PyTorchTrainingJob, otherwise a GenericJob.
 	mode    string
 	elastic bool
-	// verb is the action. With many, the page for several jobs sends it.
+	// verb is the action. If many is true, the page for several jobs sends it, otherwise the page of the job. form
+	// holds the action's parameters.
 	verb string
 	many bool
 	form url.Values
@@ -30,7 +32,7 @@ type deed struct {
 	done func(w *world, job *unstructured.Unstructured) bool
 }
 
-// deeds holds all actions of the console's pages.
+// deeds holds the actions on jobs that the console's pages offer.
 var deeds = []deed{
 	{name: "pause", verb: "pause", done: switched("pause", true)}, {name: "resume", mode: paused, verb: "resume", done: switched("pause", false)},
 	{name: "debug", verb: "debug-on", done: switched("debug", true)}, {name: "leave-debug", mode: `{debug: {enabled: true}}`, verb: "debug-off", done: switched("debug", false)},
@@ -48,7 +50,7 @@ var deeds = []deed{
 
 const paused = `{pause: {enabled: true}}`
 
-// switched returns a function that reports whether a switch of a job's run mode is on or off.
+// switched returns a function that reports whether spec.runMode.NAME.enabled of a job equals on.
 func switched(name string, on bool) func(*world, *unstructured.Unstructured) bool {
 	return func(_ *world, job *unstructured.Unstructured) bool {
 		is, _, _ := unstructured.NestedBool(job.Object, "spec", "runMode", name, "enabled")
@@ -67,12 +69,12 @@ func (d *deed) kind() string {
 	return "GenericJob"
 }
 
-// path returns the path of the page of the job.
+// path returns the path of the page of the deed's job.
 func (d *deed) path(w *world) string {
 	return "/jobs/" + w.Namespace + "/" + strings.ToLower(d.kind()) + "/" + d.name
 }
 
-// object returns the job on which the action is done.
+// object returns the deed's job for creation.
 func (d *deed) object(w *world) *unstructured.Unstructured {
 	w.Helper()
 	spec := `{runMode: MODE, replicaSpecs: [{type: w, template: {spec: {containers: [{name: main, image: busybox}]}}}]}`
@@ -105,7 +107,8 @@ func (w *world) stored(d *deed) *unstructured.Unstructured {
 	return u
 }
 
-// prepare creates the job of a deed, or recreates it, and waits until an admin's page offers the deed.
+// prepare deletes the deed's job if it exists, creates it, and waits until an admin's page of the job offers the
+// deed.
 func (d *deed) prepare(w *world, admin *person) {
 	w.Helper()
 	for _, gone := range []*deed{d, {name: "copy"}} {
@@ -127,8 +130,8 @@ func (d *deed) prepare(w *world, admin *person) {
 	})
 }
 
-// does performs a deed as a person and verifies the result: "done", "forbidden", or "no such job" if the person may not
-// see the job.
+// does performs a deed as a person and verifies the result want: "done", "forbidden", or "no such job" if the person
+// may not see the job. After a deed that is done, it prepares the deed again.
 func (p *person) does(d *deed, w *world, admin *person, want string) {
 	p.Helper()
 	path, form := d.path(w)+"/"+d.verb, d.form

@@ -22,19 +22,19 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// talkers are the replicas of a job without an operator. The test writes their logs.
+// talkers are the replicas of a job. No operator runs: the test creates their pods and writes their logs.
 type talkers struct {
 	*world
 	*kubelet.Logs
 	node string
 	job  *batch.GenericJob
-	// init are the init containers of the pods.
+	// init holds the init containers of the pods.
 	init []corev1.Container
-	// begin is the time of the first line.
+	// begin is the time to which the times of lines are relative.
 	begin time.Time
 }
 
-// startTalkers creates a job whose pods the test creates.
+// startTalkers creates a job and the node of its pods, and serves the pods' logs. The test creates the pods.
 func (w *world) startTalkers(name string, replicas int32) *talkers {
 	w.Helper()
 	t := &talkers{world: w, node: "talks-" + w.Namespace, begin: time.Now().Add(-time.Hour).Truncate(time.Second)}
@@ -74,7 +74,7 @@ func (t *talkers) awaitRunning(pod string) {
 	})
 }
 
-// says adds a line to the log of a replica, with a time of after milliseconds after begin.
+// says adds a line to the log of a replica. The line's time is after milliseconds later than begin.
 func (t *talkers) says(rank, after int, text string) {
 	t.Write(t.Namespace, fmt.Sprintf("%s-w-%d", t.job.Name, rank), t.begin.Add(time.Duration(after)*time.Millisecond), text)
 }
@@ -84,7 +84,7 @@ func (t *talkers) path(query string) string {
 	return "/jobs/" + t.Namespace + "/genericjob/" + t.job.Name + "/logs" + query
 }
 
-// heard is a line that a stream has sent.
+// heard is a line that a stream has sent. At is its time in Unix milliseconds.
 type heard struct {
 	Replica string `json:"r"`
 	Text    string `json:"t"`
@@ -113,7 +113,7 @@ func (w *world) linesOf(pushed *program.Log) (all []heard, id string) {
 	return all, id
 }
 
-// awaitLines waits until a stream has sent a number of lines.
+// awaitLines waits until a stream has sent n lines, and reports an error if it has sent more.
 func (w *world) awaitLines(pushed *program.Log, n int) (all []heard, id string) {
 	w.Helper()
 	w.Await(fmt.Sprintf("%d lines are sent", n), func() error {
@@ -136,17 +136,18 @@ func wordsOf(all []heard) []string {
 	return got
 }
 
-// awaitPods waits until the console knows the pods of a job.
+// awaitPods waits until a page shows the words of text, for example because the console knows the pods of a job.
 func (p *person) awaitPods(path, text string) {
 	p.Helper()
 	p.Await(path+" shows "+text, func() error { return p.shows(path, text, strings.NewReplacer()) })
 }
 
-// readLogs grants the right to read logs.
+// readLogs is the rule that grants the right to read logs.
 var readLogs = rule("", "pods/log", "get")
 
-// TestConsoleMergesLogsOfManyReplicas verifies that the lines of up to 100 replicas arrive in the order of their times,
-// that failed replicas come first if there are more replicas than that, and that the stream says what it leaves out.
+// TestConsoleMergesLogsOfManyReplicas verifies that the lines of up to 100 replicas arrive in the order of their
+// times, that failed replicas have precedence if there are more replicas, and that the stream says what it leaves
+// out.
 func TestConsoleMergesLogsOfManyReplicas(t *testing.T) {
 	w := newWorld(t)
 	const replicas, failed, shown, each = 120, 117, 100, 7
@@ -221,7 +222,7 @@ func TestConsoleLogsGoOnAfterALostConnection(t *testing.T) {
 	n := 0
 	say := func(rank int, times ...int) {
 		for _, at := range times {
-			job.says(rank, at, fmt.Sprintf("line %d", n)) // many have the same time
+			job.says(rank, at, fmt.Sprintf("line %d", n)) // many lines have the same time
 			n++
 		}
 	}
@@ -283,8 +284,8 @@ func TestConsoleFollowsManyAttempts(t *testing.T) {
 	w.contains("what is sent", pushed.String(), "the job was deleted")
 }
 
-// TestConsoleShowsTheLogOfAFailedInitContainer verifies that the log of a replica that never started is that of the
-// init container that failed.
+// TestConsoleShowsTheLogOfAFailedInitContainer verifies that the console shows the log of the failed init container
+// for a replica whose main container never started.
 func TestConsoleShowsTheLogOfAFailedInitContainer(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("setup", 1)
@@ -313,7 +314,8 @@ func TestConsoleShowsTheLogOfAFailedInitContainer(t *testing.T) {
 	}
 }
 
-// TestConsoleShowsLogsBesideASilentNode verifies that a node that does not answer delays only the logs of its own pods.
+// TestConsoleShowsLogsBesideASilentNode verifies that a request for a log that no node answers does not delay the
+// logs of other pods.
 func TestConsoleShowsLogsBesideASilentNode(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("silent", 3)

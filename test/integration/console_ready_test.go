@@ -12,7 +12,7 @@ import (
 )
 
 // TestConsoleIsReadyWithItsPermissions verifies that a console that lacks a permission names the permission, and
-// becomes ready once it is granted.
+// becomes ready once the permission is granted.
 func TestConsoleIsReadyWithItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	args, _, probes := w.prepareConsole()

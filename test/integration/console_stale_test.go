@@ -61,8 +61,8 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestFormsOfAFormerJob verifies that the console refuses requests from a page that shows a deleted job whose name
-// another job has now.
+// TestFormsOfAFormerJob verifies that the console refuses requests from a page that shows a deleted job if another
+// job has its name.
 func TestFormsOfAFormerJob(t *testing.T) {
 	w := newWorld(t)
 	b := w.browse()
@@ -104,8 +104,8 @@ func (b *browser) refused(path string, form url.Values, texts ...string) {
 	b.contains(fmt.Sprintf("the answer to %s", path), body, texts...)
 }
 
-// TestManifestFollowsItsJob verifies that the tab Manifest shows the present job after a change, and after another job
-// with the same name was created, both in pages that were open before and in pages opened later.
+// TestManifestFollowsItsJob verifies that the tab Manifest shows the current job after a change, and after another
+// job with the same name was created, both in pages that were already open and in pages opened later.
 func TestManifestFollowsItsJob(t *testing.T) {
 	w := newWorld(t)
 	b := w.browse()
@@ -132,7 +132,7 @@ func TestManifestFollowsItsJob(t *testing.T) {
 	}
 }
 
-// opensOr returns an error unless the page opens.
+// opensOr returns an error unless the page at path opens.
 func (b *browser) opensOr(path string) error {
 	answer, err := b.Get(b.base + path)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// submitted is a manifest of a job for the page Submit.
+// submitted is the manifest of a job for the page Submit. NAME stands for the job's name.
 const submitted = `apiVersion: batch.tensorstack.dev/v1beta1
 kind: GenericJob
 metadata:
@@ -35,8 +35,9 @@ spec:
 
 func submittedAs(name string) string { return strings.ReplaceAll(submitted, "NAME", name) }
 
-// submits runs a manifest as a person and verifies the result: "done" redirects to the page of the job, "no such job"
-// to the list, because the person may not see the created job, and "forbidden" creates nothing.
+// submits submits the job by-NAME as a person and verifies the result. If want is "done", the console redirects to
+// the page of the job. If it is "no such job", the console redirects to the list, because the person may not see the
+// created job. If it is "forbidden", no job is created.
 func (p *person) submits(name, want string) {
 	p.Helper()
 	form := url.Values{"manifest": {submittedAs("by-" + name)}, "ns": {p.Namespace}, "step": {"run"}}
@@ -72,7 +73,7 @@ func (w *world) absent(name string) {
 	}
 }
 
-// submits posts a manifest and returns the answer; redirects are followed.
+// submits posts a manifest to the page Submit, follows redirects, and returns the final answer. step is check or run.
 func (b *browser) submits(step, namespace, text string) (code int, path, body string) {
 	b.Helper()
 	form := url.Values{"manifest": {text}, "ns": {namespace}, "step": {step}}
@@ -88,7 +89,8 @@ func (b *browser) submits(step, namespace, text string) (code int, path, body st
 	return answer.StatusCode, answer.Request.URL.RequestURI(), string(data)
 }
 
-// TestConsoleSubmits verifies what the page Submit does with manifests that have no faults of their own.
+// TestConsoleSubmits verifies that the page Submit checks manifests, creates either all objects of a manifest or
+// none, and reports whether the jobs' queues would let them start.
 func TestConsoleSubmits(t *testing.T) {
 	w := newWorld(t)
 	open, closed := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}, &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-shut"}, Spec: scheduling.QueueSpec{Closed: true}}

@@ -27,7 +27,7 @@ type browser struct {
 	base string
 }
 
-// browse starts t9k ui and opens its address.
+// browse starts t9k ui and opens the address that it prints.
 func (w *world) browse(args ...string) *browser {
 	w.Helper()
 	call := w.start("", append([]string{"ui", "--no-browser"}, args...)...)
@@ -57,13 +57,13 @@ func (b *browser) opens(address string) string {
 	return string(body)
 }
 
-// page returns the HTML of a path.
+// page returns the HTML of the page at a path.
 func (b *browser) page(path string) string {
 	b.Helper()
 	return b.opens(b.base + path)
 }
 
-// listen returns the events that the console pushes to an open page.
+// listen returns the log of the events that the console pushes to the page at a path.
 func (b *browser) listen(path string) *program.Log {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, b.base+path, nil)
@@ -80,7 +80,8 @@ func (b *browser) listen(path string) *program.Log {
 	return pushed
 }
 
-// collect reads a stream line by line in the background. The channel is closed when the stream ends.
+// collect reads a stream line by line in the background. lines grows meanwhile, and ended is closed when the stream
+// ends.
 func collect(stream io.Reader) (lines *program.Log, ended <-chan struct{}) {
 	lines = &program.Log{}
 	done := make(chan struct{})
@@ -110,7 +111,8 @@ func (b *browser) awaitPush(pushed *program.Log, texts ...string) {
 	})
 }
 
-// posts submits a form of a page, as its button does, and fails the test unless the final status is 200.
+// posts submits a form of a page, as its button does, and returns the final page. It ends the test unless the final
+// status is 200.
 func (b *browser) posts(path string, form url.Values) string {
 	b.Helper()
 	code, body := b.presses(path, form)
@@ -120,7 +122,7 @@ func (b *browser) posts(path string, form url.Values) string {
 	return body
 }
 
-// presses submits a form of a page, as its button does, and returns the answer.
+// presses submits a form of a page, as its button does, follows redirects, and returns the final answer.
 func (b *browser) presses(path string, form url.Values) (code int, body string) {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.base+path, strings.NewReader(form.Encode()))

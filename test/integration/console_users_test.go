@@ -44,8 +44,8 @@ type installation struct {
 // consoleArchive returns the settings of a console with an archive in a file.
 func consoleArchive(file string) string { return "archive: {address: " + file + "}" }
 
-// prepareConsole installs config/console. It returns the arguments of a console that runs as its ServiceAccount with
-// these settings, and the addresses of its pages and its probes.
+// prepareConsole installs config/console. It returns the arguments of a console with the given settings that runs as
+// the installed ServiceAccount, and the addresses of the console's pages and probes.
 func (w *world) prepareConsole(settings ...string) (args []string, address, probes string) {
 	w.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
@@ -62,7 +62,7 @@ func (w *world) prepareConsole(settings ...string) (args []string, address, prob
 	return []string{"--kubeconfig=" + w.serviceAccountKubeconfig("t9k-console"), "--config=" + file}, address, probes
 }
 
-// startConsole starts a console as the ServiceAccount of config/console.
+// startConsole starts a console as the ServiceAccount of config/console, and waits until it is ready.
 func (w *world) startConsole(settings ...string) *installation {
 	w.Helper()
 	args, address, probes := w.prepareConsole(settings...)
@@ -101,13 +101,14 @@ func consoleReady(probes string) error {
 	return err
 }
 
-// person is a user with a bearer token, as an authenticating proxy in front of the console adds it.
+// person is a user whose requests have a bearer token, as an authenticating proxy in front of the console would add
+// it.
 type person struct {
 	*installation
 	name, token string
 }
 
-// person creates a ServiceAccount of the test's namespace with some rights there.
+// person creates a ServiceAccount with the given rights in the namespace of w.
 func (w *world) person(i *installation, name string, rules ...rbacv1.PolicyRule) *person {
 	w.Helper()
 	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -122,7 +123,7 @@ func (w *world) person(i *installation, name string, rules ...rbacv1.PolicyRule)
 	return p
 }
 
-// everywhere gives a person rights in all namespaces.
+// everywhere gives a person rights in all namespaces until the test ends, and returns the person.
 func (p *person) everywhere(rules ...rbacv1.PolicyRule) *person {
 	p.Helper()
 	name := strings.ReplaceAll(p.name, ":", "-")
@@ -140,7 +141,8 @@ func (p *person) everywhere(rules ...rbacv1.PolicyRule) *person {
 	return p
 }
 
-// call sends a request with the person's token. header holds pairs of names and values, which are set last.
+// call sends a request with the person's token and does not follow redirects. header holds pairs of names and values,
+// which override others.
 func (p *person) call(method, path string, form url.Values, header ...string) (code int, body string) {
 	p.Helper()
 	answer := p.request(method, path, form, header...)
@@ -172,7 +174,7 @@ func (p *person) request(method, path string, form url.Values, header ...string)
 	return answer
 }
 
-// page returns a page that the person may see.
+// page returns the page at a path. It ends the test unless the status is 200.
 func (p *person) page(path string) string {
 	p.Helper()
 	code, body := p.call(http.MethodGet, path, nil)
@@ -264,7 +266,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		"other":  other.person(i, "other", slices.Concat(look, []rbacv1.PolicyRule{change})...),
 		"ops":    w.person(i, "ops").everywhere(rule("", "nodes", "list watch get"), rule(scheduling.GroupVersion.Group, "queues", "list")),
 		"nobody": w.person(i, "nobody"),
-		"blind":  w.person(i, "blind", change), // may change jobs but not see them
+		"blind":  w.person(i, "blind", change), // blind may change jobs but not see them
 	}
 	for _, in := range []*world{w, other} {
 		for k := range deeds {
@@ -272,8 +274,8 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 		}
 	}
 	here, there := "/jobs/"+w.Namespace+"/genericjob/job", "/jobs/"+other.Namespace+"/genericjob/job"
-	// In the table, the words that a page must show are separated by spaces; a word that it must not show begins with a
-	// minus.
+	// In the table, the words that a page must show are separated by spaces. A word that the page must not show
+	// begins with a minus. 404 is the status of a page that the user may not see.
 	const notForbidden, forbidden, unseen = "done", "forbidden", "no such job"
 	for name, c := range map[string]struct {
 		jobs, here, there string
@@ -333,7 +335,8 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 	})
 }
 
-// shows returns an error unless a page shows all required words and no forbidden ones.
+// shows returns an error unless a page shows all required words of want and none that begins with a minus. If want is
+// 404, it returns an error unless the status is 404. words replaces abbreviations in want.
 func (p *person) shows(path, want string, words *strings.Replacer) error {
 	code, body := p.call(http.MethodGet, path, nil)
 	if want == "404" {
@@ -355,8 +358,8 @@ func (p *person) shows(path, want string, words *strings.Replacer) error {
 	return nil
 }
 
-// TestConsoleStreamsEndWithTheRightToThem verifies that a viewer receives no changes after the viewer's right or
-// account has been withdrawn.
+// TestConsoleStreamsEndWithTheRightToThem verifies that a viewer receives no more changes once the right is withdrawn
+// or the account is deleted.
 func TestConsoleStreamsEndWithTheRightToThem(t *testing.T) {
 	w := newWorld(t)
 	w.shared()
@@ -414,7 +417,9 @@ func (w *world) ends(what string, ended <-chan struct{}) {
 	})
 }
 
-// TestConsoleOfAnInstallationRefusesForeignPages verifies which requests of browsers the console accepts.
+// TestConsoleOfAnInstallationRefusesForeignPages verifies that a console with server.urls refuses requests for other
+// hosts, requests from pages at other addresses except by links, and requests for pages or actions without a valid
+// token.
 func TestConsoleOfAnInstallationRefusesForeignPages(t *testing.T) {
 	w := newWorld(t)
 	w.shared()

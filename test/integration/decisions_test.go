@@ -77,7 +77,8 @@ func (w *world) restartsAndEvictions(name string) []string {
 	return []string{"ReplicasRunning", "Incident " + name + "-w-0", "ReplicaRestarted " + name + "-w-0", "Recovered " + name + "-w-0", "ReplicasRunning", "ReplicaDisrupted " + pod, "ReplicasRunning", "SuccessRuleMet"}
 }
 
-// awaitRunning waits until the two replicas of a job run in these attempts.
+// awaitRunning waits until the replicas of a job's only role run. attempts holds the attempt of each replica, by
+// rank.
 func (w *world) awaitRunning(name string, attempts ...int32) {
 	w.Helper()
 	w.Await(fmt.Sprintf("the replicas of job %s run in attempts %v", name, attempts), func() error {
@@ -123,8 +124,8 @@ func (w *world) pauseAndResume(name string) []string {
 	return []string{"ReplicasRunning", "JobPaused", "JobResumed", "ReplicasRunning"}
 }
 
-// TestSchedulerLogsEachDecisionOnce verifies that the scheduler's log says which gang started, which waits and why, and
-// which gang preempted which pods.
+// TestSchedulerLogsEachDecisionOnce verifies that the scheduler's log says once which gangs started, which gang waits
+// and why, and which gang preempted which pods.
 func TestSchedulerLogsEachDecisionOnce(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()

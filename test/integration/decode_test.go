@@ -80,7 +80,7 @@ type place struct {
 	object map[string]any
 }
 
-// awkward returns values for each place of a job's schema that accepts numbers or formatted strings.
+// awkward returns values for each place in the spec of a job's schema that accepts numbers or formatted strings.
 func awkward(t *testing.T, k kinds.Kind) []place {
 	t.Helper()
 	data, err := os.ReadFile("../../config/crd/batch.tensorstack.dev_" + k.Plural + ".yaml")
@@ -139,8 +139,8 @@ func valuesFor(schema map[string]any) []any {
 	return nil
 }
 
-// minimal returns a minimal value that a schema accepts if its rules are ignored: an object has only its required
-// fields.
+// minimal returns the smallest value that a schema accepts apart from its CEL rules: objects have only their required
+// fields, and lists are empty.
 func minimal(schema map[string]any) any {
 	switch schema["type"] {
 	case "object":
@@ -173,7 +173,8 @@ func child(schema map[string]any, keys ...string) map[string]any {
 	return schema
 }
 
-// merge merges the tree over into the tree under; lists are merged entry by entry.
+// merge merges the tree over into the tree under, and returns under. It merges lists entry by entry. If both trees
+// have a value, the value in over wins.
 func merge(under, over map[string]any) map[string]any {
 	for key, value := range over {
 		under[key] = mergeValue(under[key], value)

@@ -29,7 +29,7 @@ func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w.Must(w.Client.Create(t.Context(), ns))
 	doomed.Await("the namespace has its service account", func() error { return doomed.Get("default", &corev1.ServiceAccount{}) })
 	// The ConfigMap's finalizer delays the deletion of the namespace, so that the operator sees it terminating for a
-	// while. The job also remains.
+	// while. A finalizer also keeps the job.
 	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "anchor", Finalizers: []string{"example.org/hold"}}}
 	doomed.Create(anchor)
 	job := jobs.New("job", jobs.Restarting(jobs.Role("w", 3, kubelet.Run), batch.RestartAlways, 100))
@@ -42,8 +42,9 @@ func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w.Must(w.Client.Delete(t.Context(), ns))
 	doomed.awaitNoPods()
 	w.settle()
-	// Each of the 2 jobs has a pass when one of its 3 pods has disappeared, which tries to create the pods that are
-	// missing, and another pass that writes the refusal to the status; then one every 30 s.
+	// The operator reconciles each of the 2 jobs after each of its 3 pods has disappeared, once more when it has
+	// written the refusal to the status, and then every 30 s. Each time, it may try to create all missing pods: 1, 2,
+	// 3, 3 and 3.
 	refused := 0
 	for _, r := range p.Seen("POST", doomed.Namespace+"/pods") {
 		if r.Code == http.StatusForbidden {
@@ -60,8 +61,8 @@ func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	})
 }
 
-// TestJobDeletedWhileStartingLeavesNothing verifies, for each propagation policy, that a job that is deleted while it
-// starts leaves no objects.
+// TestJobDeletedWhileStartingLeavesNothing verifies, for background and foreground deletion, that a job that is
+// deleted while it starts leaves no objects.
 func TestJobDeletedWhileStartingLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -102,15 +103,16 @@ func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	if len(deletions) != 1 {
 		t.Fatalf("%d deletions", len(deletions))
 	}
-	// The deletion of the pods may be logged while the job is being deleted.
+	// The operator may write the status again while the job is being deleted, so the last write before the deletion
+	// counts.
 	end := writes[0].At
 	for _, write := range writes {
 		if write.At.Before(deletions[0].At) {
 			end = write.At
 		}
 	}
-	// Times in a status have a resolution of a second. TestTimeLimitsAreKeptWithinASecond of test/e2e measures how late
-	// the deletion may be.
+	// A status stores whole seconds, so a time to live of 1 s can end soon after the job.
+	// TestTimeLimitsAreKeptWithinASecond of test/e2e measures how late the deletion may be.
 	if lived := deletions[0].At.Sub(end); lived < 10*time.Millisecond {
 		t.Errorf("it was deleted %s after its end", lived)
 	}

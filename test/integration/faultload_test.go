@@ -35,15 +35,16 @@ const (
 	loadJobs, loadReplicas = 4, 5
 	// loadWorkers is the number of workers of each training job of a load.
 	loadWorkers = 2
-	// loadPods is the number of pods that these jobs need: each replica of a GenericJob fails three times, and so does
-	// the master of each of the two training jobs, whose workers run meanwhile.
+	// loadPods is the number of pods that these jobs need: each replica of a GenericJob and the master of each of the
+	// two training jobs has four pods, because it fails three times. The workers of the training jobs have one pod
+	// each.
 	loadPods = loadJobs*loadReplicas*4 + 2*(4+loadWorkers)
 	// loadRuns is the number of replicas of the job that runs throughout the load.
 	loadRuns = 3
 )
 
-// load is the work of an operator while something fails: jobs of all kinds that restart and finish, with Services and
-// PodGroups, and a job that runs throughout and must not be touched.
+// load is a set of jobs for an operator while something fails: jobs of all kinds that restart and finish, with
+// Services and PodGroups, and a job that runs throughout and whose pods must not be replaced.
 type load struct {
 	*world
 	proxy   *apiproxy.Proxy
@@ -51,12 +52,13 @@ type load struct {
 	began   time.Time
 	runs    map[string]types.UID // pods of the job that runs throughout
 	all     []*batch.GenericJob
-	// training holds the training jobs by the name of their masters.
+	// training holds the training jobs by the names of their masters' pods.
 	training map[string]client.Object
 }
 
-// stormyTraining returns, by the name of the master, training jobs whose master fails as often as the limit allows and
-// then succeeds. If the operator misses a restart, the count is too low; if it counts one twice, the job fails.
+// stormyTraining returns, by the names of their masters' pods, training jobs whose master fails as often as the limit
+// allows and then succeeds. If the operator misses a restart, the count is too low; if it counts one twice, the job
+// fails.
 func stormyTraining() map[string]client.Object {
 	replicas := func(name, container string, n int32, command ...string) batch.TrainingReplicaSpec {
 		role := jobs.Role(name, n, command...)
@@ -72,7 +74,7 @@ func stormyTraining() map[string]client.Object {
 	return map[string]client.Object{"torch-master-0": torch, "tf-chief-0": tensorflow}
 }
 
-// checkTraining waits for the end of a training job and checks its counts.
+// checkTraining waits until a training job has succeeded, and checks its restart counts.
 func (l *load) checkTraining(master string, job client.Object) {
 	l.Helper()
 	l.Await("job "+job.GetName()+" has succeeded", func() error {
@@ -116,7 +118,7 @@ func (l *load) created() int {
 	return n
 }
 
-// requireFaults skips the test unless the fault suite is enabled.
+// requireFaults skips the test unless -faults is set.
 func requireFaults(t *testing.T) {
 	t.Helper()
 	if !*faults {
@@ -124,7 +126,7 @@ func requireFaults(t *testing.T) {
 	}
 }
 
-// newLoad prepares a load on a plane. The operator must be started with the kubeconfig of proxy.
+// newLoad prepares a load on a control plane. The test must start the operator with the kubeconfig of proxy.
 func newLoad(t *testing.T) *load {
 	t.Helper()
 	requireFaults(t)
@@ -166,8 +168,8 @@ func (l *load) begin() {
 	})
 }
 
-// awaitWrite waits until a write that an operator sent after a given time has succeeded, and returns how long after
-// that time it was sent. The operators use the given proxies; without any, the proxy of the load.
+// awaitWrite waits until a write that an operator sent later than after has succeeded. It returns how long after this
+// time the first such write was sent. The operators use the given proxies, or the proxy of the load if none is given.
 func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first time.Duration) {
 	l.Helper()
 	if proxies == nil {

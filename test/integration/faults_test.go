@@ -37,7 +37,7 @@ func stormy(name string, replicas int32) *batch.GenericJob {
 	return job
 }
 
-// checkStormy waits for the end of a stormy job and checks its counts and objects.
+// checkStormy waits until a stormy job has succeeded, and checks its restart counts and objects.
 func (w *world) checkStormy(job *batch.GenericJob) {
 	w.Helper()
 	replicas := *job.Spec.ReplicaSpecs[0].Replicas
@@ -75,7 +75,7 @@ func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 				return apiproxy.Fate{}
 			}
 			if writes++; writes != at {
-				return apiproxy.Fate{Lost: writes > at} // the remaining writes of the killed process
+				return apiproxy.Fate{Lost: writes > at} // lose the remaining writes of the killed process
 			}
 			return apiproxy.Fate{Lost: !after, Unanswered: after, Then: o.Kill}
 		})
@@ -99,8 +99,7 @@ func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 	w.checkStormy(job)
 }
 
-// TestOperatorRetriesLostWritesAndAnswers verifies that the operator recovers from lost writes, lost answers and
-// temporary refusals.
+// TestOperatorRetriesLostWritesAndAnswers verifies that the operator recovers from lost writes and lost answers.
 func TestOperatorRetriesLostWritesAndAnswers(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)
@@ -204,13 +203,14 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	})
 	first.Signal(syscall.SIGCONT)
 	select {
-	case <-first.Ended(): // a kubelet would restart it as a follower
+	case <-first.Ended(): // it exits without its lease; a kubelet would restart it
 	case <-time.After(await.Patience):
 		t.Error("the old leader keeps running")
 	}
 	w.checkStormy(job)
 
-	// A leader that is asked to terminate releases the lease, so that its successor need not wait until it expires.
+	// A leader that terminates after SIGTERM releases the lease, so that its successor need not wait until the lease
+	// expires.
 	holder = *lease.Spec.HolderIdentity
 	versions, err := w.Core.CoordinationV1().Leases("t9k-system").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=t9k-operator"})
 	w.Must(err)
@@ -248,9 +248,9 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 
 	o.Freeze(t)
 	w.finish("job-w-0", 1) // is restarted
-	w.finish("job-w-1", 0) // is done
+	w.finish("job-w-1", 0) // succeeds
 	w.Must(w.Client.Delete(t.Context(), w.pods()["job-w-2"]))
-	w.finish("job-w-3", 1) // is restarted, although its pod is deleted
+	w.finish("job-w-3", 1) // fails; its pod is deleted below
 	w.Await("job-w-3 ended more than a second ago", func() error {
 		end := w.pods()["job-w-3"].Status.ContainerStatuses[0].State.Terminated.FinishedAt
 		if time.Since(end.Time) < 2*time.Second { // times have a resolution of a second
@@ -276,8 +276,8 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 			got += fmt.Sprintf(" %d/%d", r.RestartCount, r.Attempt)
 		}
 		// unseen and seen are the accepted statuses. If the operator does not see the end of job-w-3 before the pod's
-		// deletion, the pod counts as deleted, like job-w-2. The event of its end and the event of its deletion arrive
-		// one after the other, so a pass between them is possible and charges the restart.
+		// deletion, the pod counts as deleted, like job-w-2. The event of its end and the event of its deletion
+		// arrive one after the other, so the operator may reconcile between them and charge the restart.
 		const unseen, seen = "2 5 1 1/1 0/0 0/1 0/1 0/0", "2 5 1 1/1 0/0 0/1 1/1 0/0"
 		if got != unseen && got != seen {
 			return fmt.Errorf("generation, running, succeeded, restarts/attempts are %s, neither %s nor %s", got, unseen, seen)
@@ -303,7 +303,8 @@ func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 }
 
 // TestPodOnALostNodeIsReplaced verifies that the operator deletes a pod by force and replaces it without a charge if
-// its node was deleted or does not answer, because the pod cannot terminate. It never does so on a ready node.
+// its node was deleted or does not answer, because the pod cannot terminate. The operator never does so on a ready
+// node.
 func TestPodOnALostNodeIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)

@@ -46,7 +46,7 @@ func TestJobsSurviveForeignObjects(t *testing.T) {
 	}
 }
 
-// createForeign creates n pods and jobs in a separate namespace, and returns the namespace.
+// createForeign creates n pods and Kubernetes Jobs in a separate namespace, and returns the namespace.
 func (l *load) createForeign(n int) string {
 	l.Helper()
 	other := l.Beside(namespace.New(l.T, l.Plane).Namespace)
@@ -76,8 +76,8 @@ func (l *load) createForeign(n int) string {
 	return other.Namespace
 }
 
-// createForeign creates foreign object i. One in ten is a Kubernetes Job; one in ten is a pod with the labels of a
-// GenericJob.
+// createForeign creates foreign object i: a Kubernetes Job for one in ten, a pod with the labels of a GenericJob for
+// another one in ten, and a pod without labels otherwise.
 func createForeign(t *namespace.Test, i int) error {
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.org/none", Command: []string{kubelet.Wait}}},
 		AutomountServiceAccountToken: new(bool), RestartPolicy: corev1.RestartPolicyNever}

@@ -17,12 +17,12 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// frozenRounds is the number of jobs of each kind of change in TestEndsDuringAFreezeComeBeforeLaterChanges.
+// frozenRounds is the number of jobs for each case of TestEndsDuringAFreezeComeBeforeLaterChanges.
 const frozenRounds = 6
 
-// TestEndsDuringAFreezeComeBeforeLaterChanges verifies the order of events that the operator missed. While it is
-// frozen, pods finish, and then the job is paused or switched to debug mode, or its deadline passes. When the operator
-// continues, it learns of both at once and in any order. The results of the pods must still count.
+// TestEndsDuringAFreezeComeBeforeLaterChanges verifies that results of pods count if they precede a change of the job
+// that the operator missed too. While the operator is frozen, pods finish, and then the job is paused, switched to
+// debug mode, or given a deadline. When the operator continues, it learns of both at once and in any order.
 func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)
@@ -116,8 +116,9 @@ func TestFailureWinsOverSimultaneousSuccess(t *testing.T) {
 	}
 }
 
-// failAfterSuccess runs a job whose success the operator sees late, so that it waits several seconds for failures. If
-// the machine is too busy to report the failure within this time, the function tries again.
+// failAfterSuccess runs a job with a success that the operator sees late, so that the operator waits several seconds
+// for failures. It then reports a failure that happened failsAfter after the success, and checks the end of the job.
+// If the machine is too slow to report the failure within this time, the function tries again with another job.
 func (w *world) failAfterSuccess(o *program.Program, name string, failsAfter time.Duration, phase batch.JobPhase, reason batch.Reason) {
 	w.Helper()
 	const tries = 10

@@ -17,10 +17,11 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// archiveDelay is the longest time from the end of a job until the archive contains it.
+// archiveDelay is the longest allowed time from the end of a job until the archive contains it.
 const archiveDelay = 5 * time.Second
 
-// watchEnds records, by name, when jobs were first seen finished, until the test ends.
+// watchEnds records when jobs are first seen finished, until the test ends. endOf returns this time for the job with
+// the name, or the zero time if the job has not been seen finished.
 func (w *world) watchEnds() (endOf func(job string) time.Time) {
 	w.Helper()
 	var mu sync.Mutex
@@ -30,7 +31,7 @@ func (w *world) watchEnds() (endOf func(job string) time.Time) {
 	w.Cleanup(running.Wait)
 	w.Cleanup(stop)
 	running.Go(func() {
-		// This returns when ctx ends.
+		// Objects returns when ctx ends.
 		_ = watch.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool {
 			mu.Lock()
 			defer mu.Unlock()

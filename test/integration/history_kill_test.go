@@ -36,12 +36,12 @@ const (
 	lifetime = 2 * time.Second
 	// killInterval is how long a console is ready before it is killed.
 	killInterval = 5 * time.Second
-	// lag is the time that a console needs to record an event: jobs that were deleted less than lag before a kill may
-	// be missing. late is the longest delay with which the test itself observes the deletion of a job.
+	// lag is the longest time that a console needs to record an event, so jobs that were deleted less than lag before
+	// a kill may be missing. late is the longest delay with which the test itself observes the deletion of a job.
 	lag, late = 2 * time.Second, time.Second
 )
 
-// shortLives runs short jobs with TTL 0, and records their pods and the times of their deletion.
+// shortLives runs short jobs with a time to live of 0, and records their pods and the times of their deletion.
 type shortLives struct {
 	*world
 	mu   sync.Mutex
@@ -52,7 +52,7 @@ type shortLives struct {
 	left chan struct{}          // closed once all jobs are deleted
 }
 
-// startShortLives creates n jobs, each of which requests from one to eight GPUs.
+// startShortLives starts creating n jobs in the background. Each requests from one to eight GPUs.
 func (w *world) startShortLives(n int) *shortLives {
 	w.Helper()
 	l := &shortLives{world: w, uids: map[string]types.UID{}, gone: map[string]time.Time{}, pods: map[string]*corev1.Pod{}, ends: map[string]bool{}, left: make(chan struct{})}
@@ -107,7 +107,7 @@ func (l *shortLives) seeJobs(all []client.Object, n int) (done bool) {
 	return done
 }
 
-// seePods makes each pod exit once it has run for its lifetime.
+// seePods records the pods and makes each exit once it has run for lifetime.
 func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,9 +121,9 @@ func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
 	}
 }
 
-// end makes the container of a pod exit.
+// end makes the container of a pod exit with code 0, unless the pod no longer exists.
 func (l *shortLives) end(ctx context.Context, p *corev1.Pod) {
-	// This returns when ctx ends.
+	// PollUntilContextCancel fails only when ctx ends.
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		now, err := l.Core.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && kubelet.End(ctx, l.Core, now, 0) == nil, nil
@@ -145,11 +145,11 @@ func (l *shortLives) gpuSeconds(job string) float64 {
 	return 0
 }
 
-// span is a time in which a console was ready.
+// span is a period in which a console was ready.
 type span struct{ from, to time.Time }
 
-// killedConsoles runs one console after another, and kills each, until all jobs are deleted. It returns the times in
-// which they were ready.
+// killedConsoles runs one console after another, at least two, and kills each, until all jobs are deleted. It returns
+// the periods in which they were ready.
 func (l *shortLives) killedConsoles(args []string, probes string) (up []span) {
 	l.Helper()
 	for {
@@ -173,7 +173,8 @@ func (l *shortLives) killedConsoles(args []string, probes string) (up []span) {
 	}
 }
 
-// archived returns the jobs of the archive by name, and reports an error if one appears twice.
+// archived returns the jobs of the person's namespace in the archive by name, and reports an error if one appears
+// twice.
 func (p *person) archived() map[string]*archive.Job {
 	p.Helper()
 	all := map[string]*archive.Job{}
@@ -195,9 +196,9 @@ func (p *person) archived() map[string]*archive.Job {
 	}
 }
 
-// TestKilledConsoleLosesNoEndedJob runs jobs that live for 2 s with TTL 0 while the console is killed every 5 s. It
-// verifies that the archive contains each job that ended while a console was ready exactly once, with its end and its
-// GPU-seconds.
+// TestKilledConsoleLosesNoEndedJob runs jobs whose pods run for 2 s and whose time to live is 0, while each console
+// is killed 5 s after it is ready. It verifies that the archive contains each job that ended while a console was
+// ready exactly once, with its end and its GPU-seconds.
 func TestKilledConsoleLosesNoEndedJob(t *testing.T) {
 	requireFaults(t)
 	w := newWorld(t)

@@ -55,7 +55,7 @@ func (p *person) awaitHistory(args []string, texts ...string) string {
 	return out
 }
 
-// awaitGone waits until a job no longer exists.
+// awaitGone waits until there is no object with the name and with the type of o.
 func (w *world) awaitGone(name string, o client.Object) {
 	w.Helper()
 	w.Await(fmt.Sprintf("%T %s is gone", o, name), func() error {
@@ -148,7 +148,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 		{stranger, "/history/usage", 200, "Nothing was used"}, {stranger, "/history/usage.csv", 200, "from,to,queue,resource,hours\n"},
 		{stranger, "/jobs/" + w.Namespace + "/genericjob/short", 404, "or you may not see it"},
 	} {
-		// The console may still know the job.
+		// The console may still know the job for a moment.
 		c.who.Await(fmt.Sprintf("%s gets %d with %q from %s", c.who.name, c.code, c.has, c.path), func() error {
 			code, body := c.who.call("GET", c.path, nil)
 			if code != c.code || !strings.Contains(body, c.has) || c.who == stranger && (strings.Contains(body, string(gone.UID)+`"`) || strings.Contains(body, "exit code 3")) {
@@ -161,7 +161,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 		t.Errorf("a wrong parameter: %d %s", code, body)
 	}
 
-	// A right that is withdrawn ends with the cached answer.
+	// A right that is withdrawn applies until the console's cached access review expires.
 	w.Must(w.Client.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "viewer"}}))
 	w.Await("the viewer sees no history", func() error {
 		if code, body := viewer.call("GET", "/history", nil); code != 200 || strings.Contains(body, string(gone.UID)) {
@@ -192,7 +192,7 @@ func TestHistoryCatchesUp(t *testing.T) {
 	w.awaitPhase("ends", batch.JobFailed)
 	w.Must(w.Client.Delete(t.Context(), w.job("vanishes")))
 	w.awaitGone("vanishes", &batch.GenericJob{})
-	w.awaitGone("vanishes-w-0", &corev1.Pod{}) // otherwise the console would still see its end
+	w.awaitGone("vanishes-w-0", &corev1.Pod{}) // otherwise the console would see the pod's end
 	t.Run("up again", func(t *testing.T) {
 		w := w.in(t)
 		viewer = &person{w.startConsole(kept), viewer.name, viewer.token}

@@ -87,7 +87,8 @@ func TestInstallOnOlderKubernetes(t *testing.T) {
 	w.Await("the CRDs are established", func() error { return crdsEstablished(w) })
 }
 
-// installation returns the folder that docs/operations.md names for the version of the API server.
+// installation returns the folder with the manifests for the version of the API server, as docs/operations.md
+// describes.
 func (w *world) installation() string {
 	w.Helper()
 	switch minor := w.minorVersion(); {
@@ -166,7 +167,8 @@ func crdsEstablished(w *world) error {
 	return nil
 }
 
-// checkRoles checks the installed roles, which have the product's label.
+// checkRoles checks that the installed roles with this project's label grant no wildcard, and access to Secrets only
+// by name.
 func (w *world) checkRoles() {
 	var rules []rbacv1.PolicyRule
 	clusterRoles, roles := &rbacv1.ClusterRoleList{}, &rbacv1.RoleList{}

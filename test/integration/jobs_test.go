@@ -99,8 +99,8 @@ func TestJobCreatesGroupAndServiceBeforePods(t *testing.T) {
 	}
 }
 
-// TestOperatorRestoresObjectsOfAJob verifies that the operator restores deleted objects and an overwritten status of a
-// job.
+// TestOperatorRestoresObjectsOfAJob verifies that the operator restores deleted and changed objects and an
+// overwritten status of a job.
 func TestOperatorRestoresObjectsOfAJob(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -171,7 +171,7 @@ func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	for i, m := range kindtest.Manifests(t, os.DirFS(kindsDir), "testdata/bad") {
 		document := documents(t, m.Data)[0]
 		if len(documents(t, m.Data)) > 1 {
-			continue // a change of a job
+			continue // the second document changes the first
 		}
 		if document.GetName() == "train" {
 			document.SetName(fmt.Sprintf("train-%d", i))

@@ -27,8 +27,8 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	for name, test := range map[string]struct {
 		scheduler *batch.SchedulePolicy
 		scope     batch.RestartScope
-		// down means that the operator does not run while the labels are removed; ends means that the pod finishes in
-		// that time, with exit code exit.
+		// If down is true, the operator does not run while the labels are removed. If ends is true, the pod finishes
+		// during this time with exit code exit.
 		down, ends bool
 		exit       int32
 		want       batch.ReplicaStatus
@@ -84,7 +84,7 @@ func TestJobFindsPodThatLostItsLabels(t *testing.T) {
 	}
 }
 
-// withoutRule disables one of the admission policies of pods until the end of the test.
+// withoutRule disables an admission policy until the end of the test by deleting its binding.
 func (w *world) withoutRule(name string) {
 	w.Helper()
 	binding := &admissionregistration.ValidatingAdmissionPolicyBinding{}

@@ -28,17 +28,18 @@ const asOperator = "T9K_TEST_AS_OPERATOR"
 const asConsole = "T9K_TEST_AS_CONSOLE"
 
 const (
-	// parallelTests is the number of tests that may run at the same time. Most of them wait for a plane.
+	// parallelTests is the number of tests that may run at the same time. Most of them wait for a control plane.
 	parallelTests = 64
-	// planeCount is the number of planes that the tests share. A test has a plane to itself while it runs.
+	// planeCount is the number of control planes that the tests share. A test has a control plane to itself while it
+	// runs.
 	planeCount = 3
 )
 
 // operatorUser is the user name of the operator's ServiceAccount.
 const operatorUser = "system:serviceaccount:t9k-system:t9k-operator"
 
-// planes holds the shared planes. Each has an API server, the controllers of Kubernetes that jobs need, and simulated
-// kubelets. Each test starts its own operator.
+// planes holds the shared control planes. Each has an API server, the controllers of Kubernetes that jobs need, and
+// simulated kubelets. Each test starts its own operator.
 var planes = plane.NewPool(planeCount, func() (*plane.Plane, error) {
 	p, err := plane.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs, local.ControllerManager},

@@ -37,14 +37,15 @@ import (
 )
 
 // TestMetricsAreServedAsDocumented scrapes the operator, the scheduler and the console of a cluster in which a job
-// restarts, one gang preempts another, and a third one waits, while a user has a page of the console open. It verifies
-// that the programs serve exactly the metrics of docs/reference/metrics.md.
+// restarts, one gang preempts another, and a third one waits, while a user has a page of the console open. It
+// verifies that the programs serve exactly the t9k_ metrics of docs/reference/metrics.md, and that the other metrics
+// of this page are served too.
 func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "create", Group: coordination.GroupName, Resource: "leases", Namespace: config.Namespace})
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "podgroups"})
-	w.revoke("tensorboards") // a controller waits
+	w.revoke("tensorboards") // so that the controller of TensorBoards waits
 	w.awaitRight(false, authorization.ResourceAttributes{Verb: "watch", Group: tensorboard.GroupVersion.Group, Resource: "tensorboards"})
 	token, other := w.prometheusToken(), w.metricsToken("other", "")
 	address := freeAddress(t)
@@ -98,7 +99,7 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 			{"t9k_jobs", succeeds, 1, 1},
 			{"t9k_jobs", `kind="PyTorchTrainingJob",phase="Failed"`, 0, 0},
 			{"t9k_job_time_to_first_pod_seconds", ofJobs, 2, 2},
-			{"t9k_job_time_to_running_seconds", ofJobs, 1, 2}, // the restarting job may have run before
+			{"t9k_job_time_to_running_seconds", ofJobs, 1, 2}, // 2 if the restarting job was seen running
 			{"t9k_job_time_to_finish_seconds", succeeds, 1, 1},
 			{"t9k_job_restarts_total", `cause="failure",kind="GenericJob",scope="Replica"`, 1, 1},
 			{"t9k_queue_pods", `phase="Pending",queue="metrics-high"`, 4, 4}, // bound, on nodes without a kubelet
@@ -156,8 +157,8 @@ func TestMetricsAreServedAsDocumented(t *testing.T) {
 	}
 }
 
-// watchedConsole starts a console with an archive and metrics. A user has its first page open, and an unknown user is
-// refused. It returns the address of the metrics.
+// watchedConsole starts a console with an archive and metrics. A user has its first page open, and a request with a
+// forged token is refused. It returns the address of the metrics.
 func (w *world) watchedConsole() string {
 	w.Helper()
 	address := freeAddress(w.T)
@@ -171,8 +172,8 @@ func (w *world) watchedConsole() string {
 	return address
 }
 
-// scrapes returns the names of the metrics that the API server and the programs at the addresses serve. It records
-// those that a page of the documentation describes, for the tests of alerts and dashboards.
+// scrapes returns the names of the metrics that the API server and the programs at the addresses serve. With -update,
+// it records the metrics that have a section in page, for the tests of alerts and dashboards.
 func (w *world) scrapes(addresses map[string]string, token, page string) map[string]bool {
 	w.Helper()
 	text, err := w.Core.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
@@ -198,8 +199,8 @@ func (w *world) scrapes(addresses map[string]string, token, page string) map[str
 	return names
 }
 
-// checkAccess verifies which users may read the metrics at an address. anonymous is the expected answer to requests
-// without a token.
+// checkAccess verifies that the user of token may read the metrics at an address, and that the user of other and
+// unknown users may not. anonymous is the expected status for requests without a token.
 func (w *world) checkAccess(address, token, other string, anonymous int) {
 	w.Helper()
 	w.Await("the metrics are served", func() error {
@@ -219,7 +220,7 @@ func (w *world) checkAccess(address, token, other string, anonymous int) {
 	}
 }
 
-// prometheusToken returns the token with which the chart configures Prometheus, once its user may read metrics.
+// prometheusToken installs the chart's ServiceAccount for Prometheus, and returns its token once it may read metrics.
 func (w *world) prometheusToken() string {
 	w.Helper()
 	const name = "t9k-metrics-reader"
@@ -317,8 +318,8 @@ func parseInto(all map[string]*dto.MetricFamily, text string) error {
 	return nil
 }
 
-// valueOf returns the value of the metric with these labels, sorted by name; for a histogram, the number of
-// observations.
+// valueOf returns the value of the metric with these labels, and whether there is such a metric. labels has the form
+// NAME="VALUE",... and is sorted by name. The value of a histogram is its number of observations.
 func valueOf(all map[string]*dto.MetricFamily, name, labels string) (float64, bool) {
 	f := all[name]
 	if f == nil {

@@ -109,7 +109,7 @@ func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 	if n := len(p.Seen("PUT", w.Namespace+"/genericjobs/job/status")); n > 3 {
 		t.Errorf("the status was written %d times", n)
 	}
-	const doubled = 20 * time.Second // the next interval, had they doubled
+	const doubled = 20 * time.Second // the next interval if intervals doubled
 	freed := time.Now()
 	w.Must(w.Client.Delete(t.Context(), taken, client.GracePeriodSeconds(0)))
 	w.awaitPhase("job", batch.JobRunning)

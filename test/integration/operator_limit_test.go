@@ -10,9 +10,9 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestOperatorContinuesJobsAboveLoweredLimit verifies that an operator with a lowered limit continues a started job
-// above the limit: its status follows its pods, failed replicas restart, and the job finishes, is cleaned up, and is
-// deleted after its time to live. A job above the limit that has not started fails.
+// TestOperatorContinuesJobsAboveLoweredLimit verifies that an operator with a lowered jobs.maxReplicas continues a
+// started job above the limit: its status follows its pods, failed replicas restart, and the job finishes, is cleaned
+// up, and is deleted after its time to live. A job above the limit that has not started fails.
 func TestOperatorContinuesJobsAboveLoweredLimit(t *testing.T) {
 	w := newWorld(t)
 	generous := startOperator(t, w.Env.Kubeconfig, "jobs: {maxReplicas: 10}")

@@ -11,15 +11,16 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// electing holds the settings of an operator that leads only if it is elected.
+// electing is the setting that turns on leader election.
 const electing = "leaderElection: {enabled: true}"
 
-// ofTests holds the settings of an operator that leads at once, restarts replicas without delay and serves nothing.
+// ofTests holds the settings of an operator that leads at once, restarts replicas after at most 10 ms and serves
+// nothing.
 const ofTests = "{leaderElection: {enabled: false}, health: {bindAddress: '0'}, metrics: {bindAddress: '0'}, webhook: {bindAddress: '0'}, " +
 	"jobs: {restartBackoff: 1ms, maxRestartBackoff: 10ms}}"
 
-// startOperator starts an operator that leads at once, restarts replicas without delay and serves no webhook. settings,
-// YAML texts of fields of its configuration file, override this. The operator stops when the test ends.
+// startOperator starts an operator with ofTests. settings are YAML texts with fields of its configuration file, which
+// override these settings. The operator is killed when the test ends.
 func startOperator(t testing.TB, kubeconfig string, settings ...string) *program.Program {
 	t.Helper()
 	return startOperatorWith(t, nil, kubeconfig, settings...)
@@ -50,7 +51,7 @@ func operatorSettings(t testing.TB, settings ...string) string {
 	return file
 }
 
-// runOperator starts an operator with the configuration file at settings. The caller stops it.
+// runOperator starts an operator with the configuration file at settings. The caller kills it.
 func runOperator(env []string, kubeconfig, settings string) (*program.Program, error) {
 	return program.Start("/proc/self/exe", []string{"--kubeconfig=" + kubeconfig, "--namespace=t9k-system", "--config=" + settings}, append(env, asOperator+"=1"))
 }
@@ -96,7 +97,8 @@ func (r *revived) kill() {
 	r.current.Kill()
 }
 
-// every calls f repeatedly, with a pause in between, until the test ends or stop is called.
+// every calls f repeatedly, with a pause before each call, until the test ends or stop is called. stop waits until
+// the last call has returned.
 func every(t *testing.T, pause time.Duration, f func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -51,7 +51,7 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, electing)
 	w.Create(jobs.New("listed", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.awaitPhase("listed", batch.JobSucceeded)
-	first.Signal(syscall.SIGTERM) // and releases the lease
+	first.Signal(syscall.SIGTERM) // the operator also releases its lease
 	<-first.Ended()
 	metrics := freeAddress(t)
 	startOperatorWith(t, []string{streaming + "=true"}, kubeconfig, electing, "jobs: {forceDeleteAfter: 1ns}", "webhook: {bindAddress: '"+address+"'}",
@@ -73,8 +73,8 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	})
 }
 
-// TestMissingFinalizersPermissionIsReported verifies the message in a cluster that lets a controller block the deletion
-// of an owner only if it may update the owner's finalizers.
+// TestMissingFinalizersPermissionIsReported verifies that a job reports the API server's refusal in a cluster that
+// lets a controller block the deletion of an owner only if it may update the owner's finalizers.
 func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -100,8 +100,8 @@ func (w *world) revoke(resource string) {
 	})
 }
 
-// installDefault applies config/default, without its mutating policies if the API server does not support them. After
-// the test it removes the objects that other tests create themselves.
+// installDefault applies config/default, or config/before-1.36 if the API server does not support mutating admission
+// policies. After the test, it removes the objects that other tests create themselves.
 func (w *world) installDefault() {
 	w.Helper()
 	dir := "../../config/default"
@@ -131,7 +131,7 @@ func (w *world) installDefault() {
 
 var finalizers = authorization.ResourceAttributes{Verb: "update", Group: batch.GroupVersion.Group, Resource: "genericjobs", Subresource: "finalizers"}
 
-// awaitRight waits until the API server allows or forbids the operator an action.
+// awaitRight waits until the API server allows the operator an action, or forbids it if may is false.
 func (w *world) awaitRight(may bool, attributes authorization.ResourceAttributes) {
 	w.Helper()
 	w.awaitRightOf(operatorUser, may, attributes)
@@ -150,7 +150,7 @@ func (w *world) awaitRightOf(user string, may bool, attributes authorization.Res
 	})
 }
 
-// pointWebhook sets the address of the webhooks of config/default.
+// pointWebhook makes the webhooks of config/default call the address.
 func (w *world) pointWebhook(address string) {
 	w.Helper()
 	validating := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
@@ -165,7 +165,8 @@ func (w *world) pointWebhook(address string) {
 	}
 }
 
-// serviceAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount of the operator's namespace.
+// serviceAccountKubeconfig writes a kubeconfig with a token of a ServiceAccount in the operator's namespace, and
+// returns its path.
 func (w *world) serviceAccountKubeconfig(name string) string {
 	w.Helper()
 	request, err := w.Core.CoreV1().ServiceAccounts(config.Namespace).CreateToken(w.Context(), name, &authentication.TokenRequest{}, metav1.CreateOptions{})
@@ -177,7 +178,7 @@ func (w *world) serviceAccountKubeconfig(name string) string {
 	return path
 }
 
-// useEverything makes the operator do everything it can do.
+// useEverything makes the operator do everything that it can do for jobs.
 func (w *world) useEverything() {
 	w.Helper()
 	gang := &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "default"}}
@@ -251,7 +252,8 @@ func (w *world) useEverything() {
 	})
 }
 
-// shortTraining returns a training job in a queue that restarts twice, succeeds and is deleted.
+// shortTraining returns a training job that names a queue. The job restarts twice, succeeds, and is deleted a second
+// later.
 func (w *world) shortTraining(k kinds.Kind) client.Object {
 	w.Helper()
 	job := kindtest.Minimal(w, os.DirFS(kindsDir), k)
@@ -266,7 +268,8 @@ func (w *world) shortTraining(k kinds.Kind) client.Object {
 	return job
 }
 
-// useStop keeps a container running in a pod whose main container has ended. The operator patches the pod to stop it.
+// useStop simulates a pod whose main container has ended while a sidecar still runs. The operator patches the pod to
+// stop the sidecar.
 func (w *world) useStop() {
 	w.Helper()
 	worker := batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}

@@ -19,7 +19,8 @@ import (
 	"tensorstack.dev/batch/config"
 )
 
-// permission is one action that a role allows. Without a namespace, it applies to all namespaces.
+// permission is one action that a role allows. If name is empty, it applies to all objects; if namespace is empty, it
+// applies to all namespaces.
 type permission struct{ verb, group, resource, name, namespace string }
 
 func (p permission) String() string {
@@ -30,9 +31,9 @@ func (p permission) String() string {
 	return text
 }
 
-// checkUse fails unless, since an offset in the audit log, a user has used each permission of the given roles and no
-// request of the user was refused. except returns the reason why the log does not show the use of a permission; it is
-// empty for most.
+// checkUse fails the test unless, after the offset from in the audit log, a user has used each permission of the
+// given roles and no request of the user was forbidden. except returns the reason why the log does not show the use
+// of a permission, or an empty string if the log must show it.
 func (w *world) checkUse(user string, from int64, roles []string, except func(permission) string) {
 	w.Helper()
 	used := usedPermissions(w.T, w.Env.AuditLog, from, user)
@@ -91,7 +92,7 @@ func permissionsOf(rules []rbacv1.PolicyRule, namespace string) []permission {
 	return all
 }
 
-// awaitUse waits until a user has used a permission.
+// awaitUse waits until the audit log shows that a user has used a permission.
 func (w *world) awaitUse(user string, p permission) {
 	w.Helper()
 	w.Await(user+" uses "+p.String(), func() error {
@@ -104,7 +105,7 @@ func (w *world) awaitUse(user string, p permission) {
 
 // usage is the set of requests of a user.
 type usage struct {
-	// all holds each request twice: with the name and the namespace of its object, and without them.
+	// all holds each request with and without the name and with and without the namespace of its object.
 	all       map[permission]bool
 	forbidden []string
 }

@@ -38,7 +38,7 @@ const schedulerUser = "system:serviceaccount:t9k-system:t9k-scheduler"
 
 // TestInstalledSchedulerUsesExactlyItsPermissions runs the two replicas of config/scheduler with the installed
 // arguments and ServiceAccount. One of them leads, and the other one takes over when the leader is killed. The test
-// verifies that no request is forbidden and that the replicas use every permission of the product's own roles.
+// verifies that no request is forbidden and that the replicas use every permission of this project's own roles.
 // config/scheduler also binds roles of Kubernetes: system:kube-scheduler, system:volume-scheduler and
 // extension-apiserver-authentication-reader. The test does not check these, because every scheduler gets them and
 // Kubernetes defines them.
@@ -66,7 +66,7 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w.awaitBound("left", 1)
 	second.Signal(syscall.SIGTERM)
 	<-second.Ended()
-	// kube-scheduler exits with 1 when it has lost its lease, even if it released it.
+	// kube-scheduler exits with 1 when it loses its lease, even if it released the lease itself.
 	if code := second.ExitCode(); code > 1 {
 		t.Errorf("after SIGTERM the scheduler exits with code %d", code)
 	}
@@ -84,7 +84,7 @@ func (w *world) useScheduler() {
 	w.awaitBound("first", 4)
 	w.Await("the group reports it", func() error { return w.checkGroup("first", metav1.ConditionTrue, scheduling.ReasonScheduled) })
 
-	// Unschedulable objects report it in their conditions: a group in its own, a pod in its own.
+	// A group and a pod that cannot be scheduled each report this in their conditions.
 	w.gangOf("too-many", low, 9, "2")
 	w.paperPod("too-large", low, "", "5")
 	w.Await("the group reports the reason", func() error {
@@ -128,7 +128,7 @@ func (w *world) bindVolume(queue string) {
 		w.Must(w.Client.Create(w.Context(), o))
 		w.deleteLater(o)
 	}
-	// No controller that sets it is running.
+	// No controller that sets the phase is running.
 	w.UpdateStatus(volume, func() { volume.Status.Phase = corev1.VolumeAvailable })
 	w.Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class.Name,
 		AccessModes: volume.Spec.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
@@ -168,7 +168,7 @@ func (w *world) deleteLater(o client.Object) {
 	})
 }
 
-// paperQueue adds a queue on the nodes of paperNodes.
+// paperQueue adds a queue that uses the nodes of paperNodes, and returns its name.
 func (w *world) paperQueue(name string, priority int32) string {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -239,7 +239,8 @@ func (w *world) checkGroup(name string, status metav1.ConditionStatus, reason st
 	return fmt.Errorf("its conditions are %+v", g.Status.Conditions)
 }
 
-// awaitLeader waits until another replica of a program than old leads, and returns its name.
+// awaitLeader waits until a replica of a program other than old holds the program's Lease, and returns the identity
+// of the holder.
 func (w *world) awaitLeader(program, old string) (holder string) {
 	w.Helper()
 	w.Await("a "+program+" leads", func() error {
@@ -256,14 +257,15 @@ func (w *world) awaitLeader(program, old string) (holder string) {
 	return holder
 }
 
-// installedScheduler is a scheduler in a separate process.
+// installedScheduler is a process with the arguments of the installed Deployment of the scheduler.
 type installedScheduler struct {
 	*program.Program
 	address string
 	probes  []string
 }
 
-// startScheduler starts one replica of the installed Deployment, with a shorter lease.
+// startScheduler starts a process as one replica of the installed Deployment, with a shorter lease and the additional
+// arguments more.
 func (w *world) startScheduler(more ...string) *installedScheduler {
 	w.Helper()
 	d := &appsv1.Deployment{}
@@ -290,8 +292,8 @@ func (w *world) startScheduler(more ...string) *installedScheduler {
 	return s
 }
 
-// withMounted returns the arguments of a container in which the path of a mounted ConfigMap file is replaced with the
-// path of a local copy.
+// withMounted returns the arguments of a container. It replaces the path after --config=, where the ConfigMap with
+// the name is mounted, with the path of a local copy.
 func (w *world) withMounted(name string, args []string) []string {
 	w.Helper()
 	const flag = "--config="
@@ -308,7 +310,7 @@ func (w *world) withMounted(name string, args []string) []string {
 	return all
 }
 
-// awaitProbes waits until the probes of the Deployment succeed. They are anonymous requests.
+// awaitProbes waits until the probes of the Deployment succeed. As those of a kubelet, they are anonymous requests.
 func (s *installedScheduler) awaitProbes(w *world) {
 	w.Helper()
 	// Kubelets do not verify certificates either.

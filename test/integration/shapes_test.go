@@ -17,7 +17,7 @@ import (
 )
 
 // TestFollowerEnforcesResourceShapes verifies that an operator that does not lead also answers admission requests and
-// knows the largest pods of a queue.
+// enforces the resource shapes of queues.
 func TestFollowerEnforcesResourceShapes(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)

@@ -42,8 +42,8 @@ func TestMissingRightStopsOnlyItsController(t *testing.T) {
 	})
 }
 
-// TestJobsRunWithoutRightToQueues verifies that jobs without a queue run if the operator lacks the right to queues.
-// Admission, which watches queues, waits in every replica.
+// TestJobsRunWithoutRightToQueues verifies that the webhook of jobs is served and that jobs without a queue run if
+// the operator has no right to queues.
 func TestJobsRunWithoutRightToQueues(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -95,8 +95,9 @@ func (w *world) checkWaitForCRDs() {
 	}
 }
 
-// checkStart starts an operator that lacks a prerequisite of TensorBoards, and calls mend, which adds the prerequisite,
-// while the operator runs.
+// checkStart starts an operator that lacks a prerequisite of TensorBoards, and verifies that jobs run and that the
+// operator reports the problem. It then calls mend, which adds the prerequisite, and verifies that the operator
+// becomes ready and handles TensorBoards without a restart.
 func (w *world) checkStart(kubeconfig, problem string, mend func()) {
 	w.Helper()
 	health, metrics := freeAddress(w.T), freeAddress(w.T)

@@ -26,10 +26,10 @@ import (
 	"tensorstack.dev/batch/test/kit/slowetcd"
 )
 
-// The tests of this file, wrongclocks_test.go and foreign_test.go are those of the table in docs/reliability.md. Each
-// prints the figures that the table gives as measured.
+// The table in docs/reliability.md lists the tests in this file, in wrongclocks_test.go and in foreign_test.go. Each
+// test logs the figures that the table gives as measured.
 
-// TestJobsWithoutFault verifies the load of the other tests without a fault. Its figures are the baseline for theirs.
+// TestJobsWithoutFault runs the load of the other tests without a fault. Its figures are the baseline for theirs.
 func TestJobsWithoutFault(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
@@ -38,8 +38,8 @@ func TestJobsWithoutFault(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveLongOutage verifies that jobs survive an outage of the API server that is so long that the operator
-// loses its lease and exits, with a kill of etcd in between.
+// TestJobsSurviveLongOutage verifies that jobs survive an outage of the API server that lasts longer than the
+// operator's lease, and a kill of etcd during the outage.
 func TestJobsSurviveLongOutage(t *testing.T) {
 	l := newLoad(t)
 	l.createOperatorNamespace()
@@ -80,7 +80,7 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 				return apiproxy.Fate{}
 			}
 			fate := left[0]
-			// Until the kill, other writes of this leader arrive, to which the fate of its successor must not apply.
+			// Until the kill, this leader sends other writes. The fate for its successor must not apply to them.
 			pending = true
 			fate.Then = func() {
 				o.kill()
@@ -104,8 +104,8 @@ func TestJobsSurviveLeadersKilledAtWrites(t *testing.T) {
 	l.finish()
 }
 
-// TestJobsSurviveSlowEtcd verifies that jobs survive a delay of 200 ms for every request to etcd, as an overloaded disk
-// causes.
+// TestJobsSurviveSlowEtcd verifies that jobs survive if every request to etcd takes 200 ms longer, as with an
+// overloaded disk.
 func TestJobsSurviveSlowEtcd(t *testing.T) {
 	l := newLoad(t)
 	slowetcd.Start(l.Test, 100*time.Millisecond)
@@ -129,7 +129,7 @@ func TestJobsSurviveFailingWrites(t *testing.T) {
 }
 
 // TestJobsSurviveLostWatches verifies that jobs survive if all watches of the operator are repeatedly closed. Every
-// other time, the API server no longer has the events that they missed, so that the operator must list everything.
+// other time, the next watches are answered with 410 Gone, so that the operator must list everything.
 func TestJobsSurviveLostWatches(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)
@@ -151,8 +151,8 @@ func TestJobsSurviveLostWatches(t *testing.T) {
 	l.Logf("%d watches were ended, and %d were answered with 410", ended, refused)
 }
 
-// TestJobsSurviveFullDisk verifies that restarting jobs survive a full disk of etcd, on which writes fail until it is
-// freed.
+// TestJobsSurviveFullDisk verifies that restarting jobs survive a full disk of etcd, on which writes fail until space
+// is freed.
 func TestJobsSurviveFullDisk(t *testing.T) {
 	requireFaults(t)
 	t.Parallel()
@@ -187,7 +187,7 @@ func (l *load) fill() {
 	ends := l.ends(local.Etcd)
 	for i := range most {
 		filling := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fill-%d", i)}, BinaryData: map[string][]byte{"data": make([]byte, 512<<10)}}
-		// The API server itself would wait longer for etcd.
+		// Without this timeout, the API server would wait longer for etcd.
 		ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second)
 		_, err := l.Core.CoreV1().ConfigMaps(l.Namespace).Create(ctx, filling, metav1.CreateOptions{})
 		cancel()
@@ -199,7 +199,7 @@ func (l *load) fill() {
 	l.Fatalf("etcd stores %d objects and more", most)
 }
 
-// ends returns how often a component has exited.
+// ends returns how often a component has been restarted.
 func (l *load) ends(component string) int {
 	l.Helper()
 	status, err := l.Env.Status()

@@ -165,12 +165,13 @@ func TestTensorBoardReportsBadInput(t *testing.T) {
 	w.awaitBoard("secrets", tensorboard.ReasonInvalidSpec, `"two"`)
 	w.patchBoard("secrets", `{"spec":{"trainingLogFilesets":["t9k://minio/one/bucket"]}}`)
 	w.awaitDeployment("secrets-tensorboard", "exists", func(*appsv1.Deployment) bool { return true })
-	// It stops even if its spec has become invalid.
+	// The TensorBoard stops even if its spec has become invalid.
 	w.patchBoard("secrets", `{"spec":{"suspend":true,"trainingLogFilesets":["t9k://minio/one/bucket","t9k://minio/two/bucket"]}}`)
 	w.awaitDeployment("secrets-tensorboard", "is stopped", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 0 })
 }
 
-// TestTensorBoardWaitsForATakenName verifies that a TensorBoard does not adopt objects of other owners.
+// TestTensorBoardWaitsForATakenName verifies that a TensorBoard does not adopt an object of another owner, and starts
+// when the name is free.
 func TestTensorBoardWaitsForATakenName(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -204,7 +205,8 @@ func (r *runningBoard) ServeHTTP(out http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(out).Encode(board.Activity{Requests: r.requests.Load(), QuietSeconds: float64(r.quietSeconds.Load())})
 }
 
-// runBoard creates the pod that the Deployment of a TensorBoard would create, at a loopback address.
+// runBoard creates the pod that the Deployment of a TensorBoard would create, and serves the pod's activity at a
+// loopback address, which is the pod's IP.
 func (w *world) runBoard(name, address string) *runningBoard {
 	w.Helper()
 	r := &runningBoard{}
@@ -244,7 +246,8 @@ func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboar
 	return idle
 }
 
-// TestIdleConditionFollowsReportedActivity verifies that the idle condition depends only on the reports of the pod.
+// TestIdleConditionFollowsReportedActivity verifies that the condition Idle follows the activity that the pod
+// reports, and that an idle TensorBoard is suspended.
 func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig, "tensorBoards: {idleAfter: 1h, suspendAfter: 1ns}")

@@ -71,7 +71,7 @@ func TestTraceOfAGang(t *testing.T) {
 		w.finish(fmt.Sprintf("gang-w-%d", i), 0)
 	}
 	w.awaitPhase("gang", batch.JobSucceeded)
-	for _, p := range []*program.Program{operator, scheduler} { // they send their last spans
+	for _, p := range []*program.Program{operator, scheduler} { // they send their last spans when they exit
 		p.Signal(syscall.SIGTERM)
 		<-p.Ended()
 	}
@@ -105,8 +105,8 @@ func TestTraceOfAGang(t *testing.T) {
 	}
 }
 
-// TestCollectorMayBeAway runs jobs while no collector receives spans, and again once one does. It verifies that the
-// operator shuts down cleanly in both cases.
+// TestCollectorMayBeAway runs jobs while no collector receives spans, and another job with a collector. It verifies
+// that the operator shuts down cleanly in both cases.
 func TestCollectorMayBeAway(t *testing.T) {
 	w := newWorld(t)
 	operator := startOperator(t, w.Env.Kubeconfig, "tracing: {endpoint: '"+freeAddress(t)+"'}")
@@ -162,7 +162,7 @@ func (w *world) lastWait(group string) <-chan string {
 	go func() {
 		defer close(last)
 		reason := ""
-		// If the watch ends early, the channel is closed without a reason.
+		// If the test ends first, the channel is closed without a reason.
 		_ = watch.Objects(w.Context(), w.Client, &scheduling.PodGroupList{}, func(all []client.Object) bool {
 			for _, g := range watch.Typed[*scheduling.PodGroup](all) {
 				for _, c := range g.Status.Conditions {
@@ -182,7 +182,7 @@ func (w *world) lastWait(group string) <-chan string {
 	return last
 }
 
-// awaitTrace waits until n spans of the start of a job have arrived, and returns their trace.
+// awaitTrace waits until n spans of the start of a job have arrived, and returns the identifier of their trace.
 func (w *world) awaitTrace(c *collector.Collector, job string, n int) string {
 	w.Helper()
 	trace := ""

@@ -134,8 +134,8 @@ func testDefaults(t *testing.T, s server) {
 	if diff := cmp.Diff(asJSON(t, want), asJSON(t, job.Object["spec"])); diff != "" {
 		t.Errorf("another field than expectedReplicas was set (-want +got):\n%s", diff)
 	}
-	// The test patches the job, because the operator writes the status at the same time. The webhook keeps a value and
-	// sets a removed one again.
+	// The test patches the job, because an update would conflict with the operator's writes of the status. The
+	// webhook keeps a value, and sets it again if it is removed.
 	for _, c := range []struct {
 		to   string
 		size int64

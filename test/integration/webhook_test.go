@@ -49,7 +49,7 @@ var givenPorts struct {
 }
 
 // freeAddress returns an unused address of this machine. Its port is below the range from which the kernel assigns
-// ports to connections and to listeners without one, and in a block of ports that no other test process uses.
+// ports to connections and to listeners that name no port, and in a block of ports that no other test process uses.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	const lowest, highest, size = 12_000, 30_000, 600
@@ -77,8 +77,8 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// installWebhook makes the API server call the webhook at an address until the end of the test. The Secret is initially
-// empty.
+// installWebhook makes the API server call the webhook at an address until the end of the test. The Secret for the
+// certificate is initially empty.
 func (w *world) installWebhook(address string) {
 	w.Helper()
 	objects, err := config.Webhook(address)
@@ -216,8 +216,8 @@ func (w *world) testWarnings(t *testing.T) {
 	}
 }
 
-// testOldFaults verifies that a job that was created without the webhook, and that the webhook would refuse, can be
-// labelled and deleted.
+// testOldFaults verifies that a job that the webhook would refuse, but that was created without the webhook, can be
+// changed and deleted.
 func (w *world) testOldFaults(t *testing.T) {
 	configuration := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
 	var rules []admissionregistration.RuleWithOperations
@@ -239,13 +239,13 @@ func (w *world) testOldFaults(t *testing.T) {
 	w.Await("the job no longer exists", func() error { return namespace.Gone(w.Get("old", old)) })
 }
 
-// warnings collects the warnings of an API server.
+// warnings collects the warnings in the answers of an API server.
 type warnings struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// HandleWarningHeaderWithContext records a warning. The client calls it.
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,7 +284,7 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	queued := jobs.New("queued", jobs.Role("w", 1, kubelet.Run))
 	queued.Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: scheduling.DefaultQueue}}
 	w.Create(queued)
-	if d := time.Since(begin); d >= 3*timeout { // a webhook that times out would delay each
+	if d := time.Since(begin); d >= 3*timeout { // a webhook that times out would delay each creation
 		t.Errorf("three jobs took %s to be created", d)
 	}
 	if note, noted := queued.Annotations[scheduling.AnnotationRequestedBy]; noted {
@@ -308,9 +308,9 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	}
 }
 
-// TestRotatedCertificateIsTrustedAtAllTimes runs two replicas that share one certificate, which expires after seconds.
-// It verifies that the API server trusts both replicas at all times, and again after a webhook configuration has been
-// deleted and recreated.
+// TestRotatedCertificateIsTrustedAtAllTimes runs two keepers that share one certificate, which expires after seconds.
+// It verifies that the API server trusts the certificates of both at all times, and again after the webhook
+// configurations have been deleted and recreated.
 func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 	// lifetime is the lifetime of a certificate. The keeper gives API servers a tenth of it to learn of a new
 	// certificate before it serves that certificate.
@@ -357,7 +357,7 @@ func TestRotatedCertificateIsTrustedAtAllTimes(t *testing.T) {
 			t.Errorf("the API server does not trust certificate %d: %v", len(seen), err)
 		}
 		if len(seen) < 3 {
-			time.Sleep(100 * time.Millisecond) // interval between requests
+			time.Sleep(100 * time.Millisecond) // the interval between requests
 			return fmt.Errorf("there have been %d certificates", len(seen))
 		}
 		return nil

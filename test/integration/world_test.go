@@ -21,18 +21,19 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// world is a namespace on a plane that no other test uses at the same time.
+// world is a namespace on a control plane that no other test uses at the same time.
 type world struct {
 	*namespace.Test
 }
 
-// newWorld borrows a plane and lets the test run in parallel with others.
+// newWorld borrows a control plane and lets the test run in parallel with others.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorldOn(t, planes.Lend(t))
 }
 
-// newSerialWorld is newWorld for a test that sets environment variables of this process.
+// newSerialWorld does what newWorld does for a test that cannot run in parallel, because it sets environment
+// variables of this process.
 func newSerialWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorldOn(t, planes.LendSerial(t))
@@ -48,7 +49,7 @@ func newWorldOn(t *testing.T, p *plane.Plane) *world {
 			}
 		}
 	})
-	// A new leader must not wait for the leaders of earlier tests.
+	// A new leader must not wait until the leases of earlier tests expire.
 	for _, name := range []string{"t9k-operator", "t9k-scheduler"} {
 		lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}}
 		w.Must(client.IgnoreNotFound(w.Client.Delete(t.Context(), lease)))
@@ -57,7 +58,7 @@ func newWorldOn(t *testing.T, p *plane.Plane) *world {
 	return w
 }
 
-// in returns the world for a sub-test.
+// in returns the same world for a sub-test.
 func (w *world) in(t *testing.T) *world { return &world{w.In(t)} }
 
 // patch applies a JSON merge patch to a job.
@@ -129,7 +130,7 @@ func (w *world) awaitNoPods() {
 	})
 }
 
-// finish ends the container of a pod with an exit code.
+// finish waits until a pod runs, and makes its container exit with a code.
 func (w *world) finish(pod string, code int32) {
 	w.Helper()
 	w.Await("pod "+pod+" has ended", func() error {
@@ -145,7 +146,7 @@ func (w *world) finish(pod string, code int32) {
 }
 
 // settle returns when the operator has processed all earlier events. It runs a new job from its start to its end,
-// because this job comes last in every queue.
+// because this job comes last in every work queue.
 func (w *world) settle() {
 	w.Helper()
 	probe := jobs.New("settle-"+fmt.Sprint(time.Now().UnixNano()), jobs.Role("w", 1, kubelet.Exit, "0"))

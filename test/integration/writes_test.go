@@ -38,7 +38,7 @@ func TestJobTakesFewRequests(t *testing.T) {
 	t.Run("1000 replicas", func(t *testing.T) { w.in(t).checkStatusWrites(1000) })
 }
 
-// newCountedWorld returns a world on a separate plane with an operator whose requests are logged.
+// newCountedWorld returns a world on a separate control plane with an operator whose requests are logged.
 func newCountedWorld(t *testing.T) *world {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
@@ -69,7 +69,7 @@ func (w *world) live(name string, replicas int32) {
 	w.awaitPhase(name, batch.JobSucceeded)
 }
 
-// endAll makes all running pods exit with code 0, a few at a time.
+// endAll makes all running pods exit with code 0, kubelet.Workers at a time.
 func (w *world) endAll() {
 	w.Helper()
 	next := make(chan *corev1.Pod)
@@ -161,7 +161,7 @@ func (w *world) checkStatusWrites(replicas int32) {
 		if e.Resource != "genericjobs/status" {
 			continue
 		}
-		if e.Code == 409 { // optimistic locking refused a write from an old cache
+		if e.Code == 409 { // a conflict: the operator's cache was old
 			continue
 		}
 		if e.Code != 200 {
@@ -187,7 +187,8 @@ func (w *world) checkStatusWrites(replicas int32) {
 	}
 }
 
-// changesMore reports whether two statuses differ in more than messages and the phases of replicas.
+// changesMore reports whether two statuses differ in their phase, run mode, backoff count, or in conditions other
+// than messages.
 func changesMore(a, b *batch.GenericJobStatus) bool {
 	same := slices.EqualFunc(a.Conditions, b.Conditions, func(a, b batch.JobCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason

@@ -16,7 +16,7 @@ func newClockFile(t *testing.T) clockFile { return clockFile(filepath.Join(t.Tem
 // env returns the environment variable that names the file to the operator.
 func (f clockFile) env() []string { return []string{asClock + "=" + string(f)} }
 
-// set makes the clock wrong by the given time.
+// set makes the clock run ahead by the given time, in whole seconds. If ahead is negative, the clock runs behind.
 func (f clockFile) set(t *testing.T, ahead time.Duration) {
 	next := string(f) + ".next"
 	if err := os.WriteFile(next, []byte(strconv.Itoa(int(ahead/time.Second))), 0o600); err != nil {
@@ -27,8 +27,8 @@ func (f clockFile) set(t *testing.T, ahead time.Duration) {
 	}
 }
 
-// TestJobsSurviveClockJumps verifies that restarting jobs survive jumps of the operator's clock an hour ahead and an
-// hour back.
+// TestJobsSurviveClockJumps verifies that restarting jobs survive if the operator's clock jumps by an hour in either
+// direction.
 func TestJobsSurviveClockJumps(t *testing.T) {
 	l := newLoad(t)
 	file := newClockFile(t)

@@ -55,7 +55,8 @@ func run(ctx context.Context, kubeconfig, node string) error {
 	if err != nil {
 		return err
 	}
-	// The controller processes the whole state at its start, and afterwards only events.
+	// The controller processes the whole state at its start and only events afterwards, so the caches must be
+	// complete before it starts.
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	for _, h := range []struct {

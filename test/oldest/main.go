@@ -1,6 +1,5 @@
-// Command oldest is the control plane of the oldest supported Kubernetes, built from its own modules: etcd, API server
-// and controller manager, as t9k-local contains them in the newest version. `make test-oldest` builds it and runs tests
-// on it.
+// Command oldest contains etcd, the API server and the controller manager of the oldest supported version of
+// Kubernetes, as t9k-local contains those of the newest. `make test-oldest` builds it and runs tests on it.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 )
 
-// commands are the constructors of the programs. Only one of them may be called in a process.
+// commands holds the constructors of the programs by name. A process may call only one of them.
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,

@@ -20,11 +20,11 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// team is the name of a namespace with a label.
+// team is the name of a namespace with the labels teamLabels.
 const team = "team"
 
-// as returns a client that impersonates the user. The user may create and change jobs, TensorBoards, pods and groups in
-// all namespaces but has no right to use queues.
+// as returns a client that impersonates the user. It grants the user the rights to read, create and change jobs,
+// TensorBoards, pods and PodGroups in all namespaces, but no right to use queues.
 func (s *stage) as(user string) client.Client {
 	s.Helper()
 	config := rest.CopyConfig(s.Env.Config)
@@ -47,7 +47,8 @@ func (s *stage) allow(user string, rules ...rbacv1.PolicyRule) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}))
 }
 
-// membersOf returns one object of each kind that names a queue.
+// membersOf returns, by kind, an object of each kind that can name a queue. The objects name this queue and are in
+// the namespace team.
 func (s *stage) membersOf(queue string) map[string]client.Object {
 	all := s.jobsOf(queue, "1")
 	board := &unstructured.Unstructured{Object: map[string]any{
@@ -146,7 +147,7 @@ func (s *stage) closedToJobs(alice client.Client) {
 	s.Await("no job enters a closed queue", func() error { return refused(alice, s.membersOf("closed")["GenericJob"]) })
 	for kind, o := range s.membersOf("closed") {
 		switch kind {
-		case "Pod", "PodGroup": // the operator creates and deletes the objects of jobs in the queue
+		case "Pod", "PodGroup": // the operator must still create the objects of jobs in the queue
 			s.Must(alice.Create(s.Context(), o, client.DryRunAll))
 		default:
 			for _, user := range []client.Client{alice, s.Client} {
@@ -167,7 +168,7 @@ func (s *stage) closedToJobs(alice client.Client) {
 	}
 }
 
-// boardsMove verifies that a change of a TensorBoard's queue requires the right to the new queue.
+// boardsMove verifies that a change of a TensorBoard's queue requires the right to use the new queue.
 func (s *stage) boardsMove(alice client.Client) {
 	free := s.membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
@@ -184,8 +185,8 @@ func (s *stage) boardsMove(alice client.Client) {
 	}
 }
 
-// admissionOfGroups verifies that a pod of a group belongs to the group's queue. If a pod names no queue, the scheduler
-// checks the right of the pod's author.
+// admissionOfGroups verifies that the API server checks the queue that a pod names itself and the queue of a group.
+// If a pod names no queue, the scheduler checks the right of the pod's author.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.Await("the default queue is closed to all namespaces", func() error {

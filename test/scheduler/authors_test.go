@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// byBob is the value of the annotation if bob is the author.
+// byBob is the value of the annotation that records the author if bob is the author.
 const byBob = `["bob","system:authenticated"]`
 
 // TestJobsStartByTheRightOfTheirAuthor verifies that each job records the user who chose its queue, that no user can
@@ -53,7 +53,7 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 	t.Run("a queue that is created later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
 }
 
-// withAuthor sets the annotation that records the author.
+// withAuthor sets the annotation that records the author of an object, and returns the object.
 func withAuthor[T client.Object](o T, by string) T {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
@@ -117,7 +117,8 @@ func mine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// authorsOfLiveJobs verifies that changes by other users do not change the author.
+// authorsOfLiveJobs verifies that changes of a job do not change its author, unless a user who may use all queues
+// sets another author.
 func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	const takenOver = `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"bob\",\"system:authenticated\"]"}}}`
 	for kind, job := range s.jobsOf(free, "1") {
@@ -156,8 +157,8 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	}
 }
 
-// authorsOfAppliedJobs verifies that applying a manifest without the annotation again keeps the annotation and changes
-// nothing.
+// authorsOfAppliedJobs verifies that a manifest without the annotation can be applied again: the annotation is kept,
+// and nothing else changes.
 func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 	for kind, job := range s.jobsOf(free, "1") {
 		manifest := asMap(s, job)
@@ -186,8 +187,8 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 				}
 			}
 		}
-		// Replacing the whole object with the manifest also keeps the annotation. The operator writes the status at the
-		// same time.
+		// Replacing the whole object with the manifest also keeps the annotation. The replacement is retried, because
+		// the operator writes the status at the same time.
 		live, replaced := asMap(s, job), &unstructured.Unstructured{}
 		s.Await(kind+" is replaced", func() error {
 			s.Must(s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: manifest.GetName()}, live))
@@ -229,7 +230,8 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 	}
 }
 
-// jobsBy creates a job of each kind, with two pods of 1 CPU each, and returns the names of the jobs.
+// jobsBy creates a job of each kind, with two pods of 1 CPU each, with the client as. It returns the sorted names of
+// the jobs, which contain author.
 func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) {
 	s.Helper()
 	for kind, job := range s.jobsOf(queue, "1") {
@@ -243,8 +245,8 @@ func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) 
 	return names
 }
 
-// awaitJobReports waits until the condition Running of a job of any kind is False with a message that contains the
-// words.
+// awaitJobReports waits until the condition Running of the job with the name, whatever its kind, is False with a
+// message that contains the words.
 func (s *stage) awaitJobReports(name, words string) {
 	s.Helper()
 	s.Await("job "+name+" reports that "+words, func() error {
@@ -264,8 +266,8 @@ func (s *stage) awaitJobReports(name, words string) {
 	})
 }
 
-// narrowedMeanwhile verifies which jobs start if their queue is closed to the namespace while they wait: only jobs
-// whose authors have the right to use it.
+// narrowedMeanwhile verifies that, if a queue stops selecting the namespace while jobs wait, only jobs whose authors
+// have the right to use the queue start.
 func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	s.queue("narrowed", "2", 0)
 	s.group("blocker", "narrowed", 1, "1")
@@ -282,8 +284,8 @@ func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	}
 }
 
-// queueComesLater verifies which jobs start when the queue that they wait for is created: only jobs whose authors have
-// the right to use it.
+// queueComesLater verifies that, if a queue that does not select the namespace is created while jobs wait for it,
+// only jobs whose authors have the right to use the queue start.
 func (s *stage) queueComesLater(alice, bob client.Client) {
 	ofAlice, ofBob := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
 	for _, name := range slices.Concat(ofAlice, ofBob) {
@@ -297,7 +299,7 @@ func (s *stage) queueComesLater(alice, bob client.Client) {
 	}
 }
 
-// admits verifies that bob's jobs start and that alice's jobs wait, because alice lacks the right.
+// admits verifies that bob's jobs start and that alice's jobs wait, because alice has no right to use the queue.
 func (s *stage) admits(queue string, ofAlice, ofBob []string) {
 	s.Helper()
 	for _, name := range ofBob {

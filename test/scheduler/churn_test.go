@@ -14,9 +14,9 @@ import (
 
 var churns = flag.Int("churns", 6, "number of rounds of TestSchedulerSurvivesDeletionsWhileBinding")
 
-// TestSchedulerSurvivesDeletionsWhileBinding verifies that the scheduler neither exits nor reserves room for deleted
-// objects when gangs, their PodGroups and the nodes are deleted in random order while it binds pods. After each round,
-// a gang that needs all nodes of a new cluster must run.
+// TestSchedulerSurvivesDeletionsWhileBinding verifies that the scheduler neither exits nor keeps room for deleted
+// objects if pods, PodGroups and nodes are deleted in random order while it binds pods. At the end of each round, a
+// gang that needs all new nodes must start.
 func TestSchedulerSurvivesDeletionsWhileBinding(t *testing.T) {
 	s := quietStage(t)
 	s.queue("q", "", 0)
@@ -58,7 +58,7 @@ func (s *stage) removeNodes() {
 	s.Must(s.Client.DeleteAllOf(s.Context(), &corev1.Node{}, client.MatchingLabels{labelStage: s.Namespace}))
 }
 
-// restarts returns the number of restarts of the scheduler.
+// restarts returns how often the scheduler has been restarted.
 func (s *stage) restarts() int {
 	s.Helper()
 	status, err := s.Env.Status()

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/cli"
 )
 
-// t9k runs a t9k command and returns its output.
+// t9k runs a t9k command and returns its standard output. It ends the test if the command fails.
 func (s *stage) t9k(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer

@@ -1,11 +1,12 @@
 // Package scheduler tests the t9k-scheduler on a real API server. KWOK simulates the nodes, or the nodes are objects
-// without a kubelet if a test itself decides when a pod is deleted. Most tests share one API server and one scheduler;
-// each has its own namespace, queues and nodes. Tests that kill the scheduler or change its settings start a separate
-// one.
+// without a kubelet if a test itself decides when a pod is deleted. Most tests share one API server and one
+// scheduler; each has its own namespace, queues and nodes. Tests that kill the scheduler or change its settings use a
+// control plane that no other test uses at the same time.
 //
-// The table lists the clauses of the scheduler's behaviour and the tests of each. The tests of the first column are in
-// package core, where a scheduling round is a function of a cluster. Random clusters test all clauses together:
-// TestProperties and TestNoStarvation in package core, and TestMixedLoadKeepsGangsAndQuotas here.
+// The table lists the clauses of the scheduler's specification and the tests of each. The column core lists tests of
+// package internal/scheduler/core, where a scheduling round is a function of a cluster; the column here lists tests
+// of this package. Random clusters test all clauses together: TestProperties and TestNoStarvation in package core,
+// and TestMixedLoadKeepsGangsAndQuotas here.
 //
 //	clause                      core                                    here
 //	 1 all or nothing           TestGangIsAllOrNothing                  TestOneOfTwoGangsRunsAtATime

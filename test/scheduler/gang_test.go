@@ -44,15 +44,16 @@ func required(key, value string) *corev1.Affinity {
 			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}}}
 }
 
-// gangMates returns terms that select the pods of the pod's own gang.
+// gangMates returns affinity terms that select the pods of the pod's own gang on the same node.
 func gangMates(p *corev1.Pod) []corev1.PodAffinityTerm {
 	return []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{
 		MatchLabels: map[string]string{scheduling.LabelGroupName: p.Labels[scheduling.LabelGroupName]}}}}
 }
 
-// constraintCase is a constraint that only the smaller of two gangs can meet.
+// constraintCase is a constraint that the smaller of two gangs, of fits pods, can meet, and the larger one, of unfit
+// pods, cannot.
 type constraintCase struct {
-	nodes        map[string]int // CPUs
+	nodes        map[string]int // CPUs by name of the node
 	set          func(*stage)
 	change       func(*corev1.Pod)
 	cpu          string
@@ -105,7 +106,7 @@ var constraintCases = map[string]constraintCase{
 		change: func(p *corev1.Pod) {
 			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 				WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: gangMates(p)[0].LabelSelector}}
-			// The spread counts all nodes that the pod may use.
+			// The constraint counts all nodes that the pod may use, so the pod must not use the nodes of other tests.
 			p.Spec.NodeSelector = map[string]string{labelStage: p.Namespace}
 		}},
 	"host ports": {nodes: map[string]int{"n0": 8, "n1": 8}, cpu: "1", fits: 2, unfit: 3, want: []string{"n0", "n1"},
@@ -114,8 +115,8 @@ var constraintCases = map[string]constraintCase{
 		}},
 }
 
-// TestGangPlanRespectsNodeConstraints verifies that one plan meets the constraints of all pods of a gang on nodes and
-// on each other. The smaller of two gangs fits, and no pod of the other gang is bound.
+// TestGangPlanRespectsNodeConstraints verifies that the plan for a gang meets the constraints of all its pods on
+// nodes and on each other. The smaller of two gangs fits, and no pod of the other gang is bound.
 func TestGangPlanRespectsNodeConstraints(t *testing.T) {
 	t.Parallel()
 	for name, test := range constraintCases {
@@ -211,12 +212,12 @@ func TestFinishedMembersCount(t *testing.T) {
 	s.group("others", "q", 2, "1")
 	s.awaitBound("others", 2) // no room remains for three more pods
 	s.remove("g-2")
-	s.member("g-3", "g", "q", "1") // another name, because the node may delete g-2 again by its name
+	s.member("g-3", "g", "q", "1") // another name, because KWOK may delete a pod named g-2 again
 	s.awaitPod("g-3")
 }
 
-// TestReplacementGoesFirst verifies that a gang that lost a pod gets its replacement before groups that come earlier in
-// the fair order, and before a group that may preempt others.
+// TestReplacementGoesFirst verifies that a gang that lost a pod gets the room for its replacement before groups that
+// otherwise come earlier in the order, even before a group that may preempt others.
 func TestReplacementGoesFirst(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 4, nil)

@@ -14,13 +14,13 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// atOnce is the longest time until the scheduler reports that a group is impossible, and until the group starts after
-// its quota is raised.
+// atOnce is the longest allowed time until the scheduler reports that a group is impossible, and until a group starts
+// after its quota is raised.
 const atOnce = time.Second
 
-// TestImpossibleGangIsReportedAtOnce verifies that the scheduler reports gangs as impossible if their queue is too
-// small for one of them, with the missing amount, and that one of them starts when the quota is raised. It compares the
-// medians of some rounds.
+// TestImpossibleGangIsReportedAtOnce verifies that the scheduler reports two gangs as impossible if the quota of
+// their queue is too small for either, with the missing amount, and that one of them starts when the quota is raised.
+// The medians of the times in several rounds must not exceed atOnce.
 func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
@@ -68,17 +68,18 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 }
 
 // TestPodReasonsDistinguishPlacementFromQuota verifies that pods without a suitable node are Unschedulable, so that
-// autoscalers add nodes for them, whether they are single pods or belong to a waiting gang. Pods that wait for another
-// cause have another reason.
+// autoscalers add nodes for them, whether they are single pods or belong to a waiting gang. Pods that wait for
+// another cause report that cause as their reason.
 func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		// set prepares a cluster with a node n of 4 CPUs and a queue q with a quota of 100, for 4 pods of one CPU each.
+		// set changes a cluster with a node n of 4 CPUs and a queue q before 4 pods of one CPU each are created.
+		// quota is the quota of q in CPUs; empty for 100.
 		set    func(*stage)
 		quota  string
 		change func(*corev1.Pod)
 		reason string
-		// then changes the cluster so that the reason changes.
+		// then changes the cluster so that the pods have the reason another. It may be nil.
 		then    func(*stage)
 		another string
 	}{
@@ -130,7 +131,8 @@ func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 	}
 }
 
-// awaitPodReasons waits until all pods of a group have the reason in their condition PodScheduled.
+// awaitPodReasons waits until n pods of a group have the reason in their condition PodScheduled and no other pod of
+// the group is bound.
 func (s *stage) awaitPodReasons(group string, n int, reason string) {
 	s.Helper()
 	s.Await(fmt.Sprintf("%d pods of %s have the reason %s", n, group, reason), func() error {
@@ -174,10 +176,11 @@ func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 	}
 }
 
-// nodesToAdd returns the number of nodes of a size, in thousandths of a CPU, that Cluster Autoscaler requests. Its FAQ
-// ("How does scale-up work?", "What are the parameters") describes the rules: it considers pods whose condition
-// PodScheduled is False with reason Unschedulable, leaves out pods that would fit existing nodes, and packs the others
-// on new nodes of a group's template, largest pods first, each onto the first node with enough room.
+// nodesToAdd returns the number of nodes that Cluster Autoscaler requests. free holds the free CPU of each existing
+// node, and size is the CPU of a new node, both in thousandths of a CPU. Its FAQ ("How does scale-up work?", "What
+// are the parameters") describes the rules: it considers pods whose condition PodScheduled is False with reason
+// Unschedulable, leaves out pods that would fit existing nodes, and packs the others on new nodes of a group's
+// template, largest pods first, each onto the first node with enough room.
 func nodesToAdd(pods []corev1.Pod, free map[string]int64, size int64) int {
 	var pending []int64
 	for i := range pods {

@@ -15,13 +15,12 @@ import (
 )
 
 var (
-	kills = flag.Int("kills", 6, "how often TestKilledSchedulerKeepsGangsAndQuotas kills the scheduler")
-	// leaders is how often TestSecondReplicaTakesOver kills the leading scheduler.
+	kills   = flag.Int("kills", 6, "how often TestKilledSchedulerKeepsGangsAndQuotas kills the scheduler")
 	leaders = flag.Int("leaders", 2, "how often TestSecondReplicaTakesOver kills the scheduler that leads")
 	seed    = flag.Uint64("seed", 0, "take this order of events; 0: a random one, which is printed")
 )
 
-// seeded returns the source of a test's random choices.
+// seeded returns the source of a test's random choices, and logs its seed.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	from := *seed
@@ -53,7 +52,7 @@ func newArrivals(s *stage, quota int) *arrivals {
 	return a
 }
 
-// submit submits n gangs.
+// submit creates n gangs of 1 to 12 pods, with 2 CPUs for each pod.
 func (a *arrivals) submit(n int) {
 	a.Helper()
 	for range n {
@@ -95,7 +94,7 @@ func (a *arrivals) finish(name string) {
 	delete(a.sizes, name)
 }
 
-// maybeFinish deletes a gang whose pods are all bound, in half of the calls.
+// maybeFinish deletes a gang whose pods are all bound, if there is one, in half of the calls.
 func (a *arrivals) maybeFinish() {
 	a.Helper()
 	name := ""
@@ -117,8 +116,8 @@ func TestKilledSchedulerKeepsGangsAndQuotas(t *testing.T) {
 	a.drain()
 }
 
-// TestSecondReplicaTakesOver verifies that one of two schedulers leads, and that the other one completes its work after
-// it is killed.
+// TestSecondReplicaTakesOver verifies that one of two schedulers leads, and that the other one completes the leader's
+// work after the leader is killed.
 func TestSecondReplicaTakesOver(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
@@ -149,7 +148,7 @@ func TestSecondReplicaTakesOver(t *testing.T) {
 	for range *leaders {
 		a.submit(3)
 		a.ledger.Await("the scheduler binds pods", func() bool { return a.ledger.AnyBound() })
-		if leads(1-leader) && replicas[leader].Running() { // it exits when it has lost its lease
+		if leads(1-leader) && replicas[leader].Running() { // a leader that loses its lease exits
 			t.Error("both lead")
 		}
 		replicas[leader].Kill()

@@ -14,10 +14,11 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// parallelTests is the number of tests that run at the same time. They mostly wait.
+// parallelTests is the number of tests that run at the same time. It exceeds the number of processors, because the
+// tests mostly wait.
 const parallelTests = 8
 
-// kwokPart is the first argument with which this program runs KWOK.
+// kwokPart is the first argument that makes this program run KWOK.
 const kwokPart = "kwok"
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ options:
   podsOnNodeSyncParallelism: 1
 `
 
-// startKWOK starts KWOK, which runs the pods on the simulated nodes of a plane.
+// startKWOK starts KWOK, which simulates the kubelets of the nodes with the label labelSimulated.
 func startKWOK(p *plane.Plane) error {
 	file := filepath.Join(p.Env.Dir, "kwok.yaml")
 	documents := []string{kwokSettings, nodestages.DefaultNodeInit, podstages.DefaultPodReady, podstages.DefaultPodDelete}

@@ -28,7 +28,7 @@ var mixed = flag.Bool("mixed", false, "give TestMixedLoadKeepsGangsAndQuotas its
 // size is the size of the simulated cluster of TestMixedLoadKeepsGangsAndQuotas. Times are in simulated seconds.
 type size struct {
 	nodes, nodeCPU, gangs, largest int
-	// arrivals is the time within which all gangs arrive. longest is the longest run of a gang.
+	// arrivals is the time within which all gangs arrive. longest is the longest time for which a pod runs.
 	arrivals, longest int
 	// drainEvery and killEvery are the intervals of node drains and of kills of the scheduler; zero means never.
 	drainEvery, killEvery int
@@ -39,13 +39,14 @@ var (
 	fullWorld  = size{nodes: 50, nodeCPU: 16, gangs: 200, largest: 64, arrivals: 460, longest: 180, drainEvery: 15, killEvery: 50}
 )
 
-// second is the shortest duration of a simulated second. It determines the speed of the test; no check depends on it.
+// second is the shortest real duration of a simulated second. It determines the speed of the test; no check depends
+// on it.
 const second = 100 * time.Millisecond
 
-// TestMixedLoadKeepsGangsAndQuotas verifies gangs, quotas and preemption under load. Gangs of two queues, one of which
-// may preempt pods of the other, arrive and run for random times. Meanwhile, nodes are drained, removed and added, and
-// the scheduler is killed. The test acts as the job controllers, as the administrators who drain nodes, and as the
-// processes of the jobs. The ledger's rules must hold at all times, and every gang must finish.
+// TestMixedLoadKeepsGangsAndQuotas verifies that gangs, quotas and preemption work under load. Gangs of two queues,
+// one of which may preempt pods of the other, arrive and run for random times. Meanwhile, nodes are drained, removed
+// and added, and the scheduler is killed. The test acts as the job controllers, as the administrators who drain
+// nodes, and as the processes of the jobs. The ledger's rules must hold at all times, and every gang must finish.
 func TestMixedLoadKeepsGangsAndQuotas(t *testing.T) {
 	t.Parallel()
 	world := smallWorld
@@ -77,7 +78,7 @@ func newMix(s *stage, world size) *mix {
 	return m
 }
 
-// run simulates the cluster until all gangs have finished.
+// run simulates the cluster until all gangs have finished. It fails the test after 10 minutes.
 func (m *mix) run() {
 	m.Helper()
 	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
@@ -112,27 +113,27 @@ type mix struct {
 	random *rand.Rand
 	ledger *ledger.Ledger
 	quotas map[string]int64
-	// arrived is called when all gangs have arrived; it may be nil.
+	// arrived is called when all gangs have arrived; it may be nil. now is the current time in simulated seconds.
 	arrived func()
 	now     int
 	coming  []*job
 	jobs    map[string]*job
-	// nodes holds the names of all nodes, and drained those of the nodes that are being drained.
+	// nodes holds the names of all nodes, and drained the names of the nodes that are being drained.
 	nodes   []string
 	drained map[string]bool
 
 	added, pods, kills, drains, replaced int
 }
 
-// job is a gang with the pods that it should have.
+// job is a gang that arrives in the simulated second at. It has size pods and needs at least min of them.
 type job struct {
 	name, queue, cpu string
 	at, size, min    int
 	priority         int32
-	// runs holds how long each pod runs after all pods have started.
+	// runs holds, by index of the pod, for how many seconds the pod runs after all pods have started.
 	runs []int
-	// pods holds the names of the pods by index. serial is the number of pods created so far. begun is the second in
-	// which all pods ran, or 0.
+	// pods holds the names of the pods by index. serial is the number of pods created so far. begun is the first
+	// second in which all pods ran, or 0.
 	pods   []string
 	serial int
 	begun  int
@@ -212,7 +213,7 @@ func (m *mix) submit(j *job) {
 	m.makePods(j, func(int) bool { return true })
 }
 
-// makePods creates the pods of a job for which lacks returns true.
+// makePods creates the pods of a job with the indices for which lacks returns true.
 func (m *mix) makePods(j *job, lacks func(i int) bool) {
 	m.Helper()
 	var all []func() error
@@ -249,7 +250,8 @@ func (m *mix) sideBySide(all []func() error) {
 	}
 }
 
-// act acts as the controller of a job and as its processes.
+// act acts as the controller and as the processes of a job: it replaces pods that are gone, and ends pods that have
+// run for their time.
 func (m *mix) act(j *job) {
 	m.Helper()
 	have := m.ledger.States(j.name)
@@ -259,7 +261,7 @@ func (m *mix) act(j *job) {
 		p, ok := have[name]
 		switch {
 		case !ok:
-		// It was bound while the node was being deleted. No kubelet would remove it, even if it is evicted now.
+		// The pod was bound while its node was being deleted. No kubelet removes the pod, even if it is evicted.
 		case p.Spec.NodeName != "" && !slices.Contains(m.nodes, p.Spec.NodeName):
 			ends = append(ends, func() error { return m.collect(name) })
 		case p.DeletionTimestamp != nil:
@@ -282,7 +284,7 @@ func (m *mix) act(j *job) {
 		delete(m.jobs, j.name)
 		return
 	}
-	m.makePods(j, func(i int) bool { // replaces deleted pods once they no longer exist
+	m.makePods(j, func(i int) bool { // replace deleted pods once they no longer exist
 		_, ok := have[j.pods[i]]
 		return !ok && m.ledger.Saw(j.pods[i])
 	})
@@ -294,13 +296,13 @@ func (m *mix) finish(name string) error {
 	return client.IgnoreNotFound(m.Client.Status().Patch(m.Context(), p, mergePatch([]byte(`{"status":{"phase":"Succeeded"}}`))))
 }
 
-// collect deletes a pod of a deleted node, as the garbage collector of pods does.
+// collect deletes a pod of a deleted node, as Kubernetes' pod garbage collector does.
 func (m *mix) collect(name string) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: m.Namespace}}
 	return client.IgnoreNotFound(m.Client.Delete(m.Context(), p, client.GracePeriodSeconds(0)))
 }
 
-// drain cordons a node and evicts its pods.
+// drain cordons a random node and evicts its pods, unless a quarter of the nodes is already being drained.
 func (m *mix) drain() {
 	m.Helper()
 	if len(m.nodes)-len(m.drained) <= m.size.nodes*3/4 {
@@ -331,7 +333,7 @@ func (m *mix) evictAll(node string) {
 	m.sideBySide(all)
 }
 
-// endDrains returns empty nodes to service, or replaces them with new ones.
+// endDrains uncordons drained nodes that are empty, or replaces them with new nodes.
 func (m *mix) endDrains() {
 	m.Helper()
 	for _, name := range slices.Sorted(keysOf(m.drained)) {

@@ -30,7 +30,7 @@ func (s *stage) awaitLaterThan(group string) {
 // it becomes free.
 func TestFirstInOrderGetsTheRoom(t *testing.T) {
 	t.Parallel()
-	// The first group is the older one, but its name sorts last.
+	// z-first is the older group, although its name sorts last.
 	tests := map[string]struct {
 		queues func(*stage)
 		runs   func(*stage)
@@ -86,7 +86,7 @@ func TestFirstInOrderGetsTheRoom(t *testing.T) {
 					free -= int(p.Spec.Containers[0].Resources.Requests.Cpu().Value())
 				}
 			}
-			s.group("last", "full", 1, "1") // it occupies the room of one group
+			s.group("last", "full", 1, "1") // last occupies the room of one group
 			s.group("rest", "full", 1, resource.NewQuantity(int64(free-1), resource.DecimalSI).String())
 			s.awaitBound("last", 1)
 			s.awaitBound("rest", 1)

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// These are the settings of the scheduler on the shared plane.
+// These are the settings of the scheduler on the shared control plane.
 const (
 	topologyLabel = "zone"
 	sharedGrace   = "2s"
@@ -27,7 +27,7 @@ const (
 var withScheduler = []string{local.Etcd, local.APIServer, local.CRDs, local.Scheduler}
 
 var (
-	// shared is the plane that most tests use in parallel.
+	// shared is the control plane that most tests use in parallel.
 	shared = plane.NewShared(func() (*plane.Plane, error) {
 		p, err := plane.New(testenv.Options{Components: withScheduler, Settings: map[string][]string{
 			local.Scheduler: {"topologyLabel: " + topologyLabel, "gangGracePeriod: " + sharedGrace}}})
@@ -36,12 +36,12 @@ var (
 		}
 		return p, startKWOK(p)
 	})
-	// quiet holds the plane for tests that run alone on it. Only the test wakes its scheduler, and the test may kill
-	// it.
+	// quiet holds the control plane for tests that run alone on it. No other test causes events for its scheduler,
+	// and a test may kill the scheduler.
 	quiet = plane.NewPool(1, func() (*plane.Plane, error) { return plane.New(testenv.Options{Components: withScheduler}) })
 )
 
-// rules is the plane for tests of rules that the API server itself enforces. No other tests write to it.
+// rules is the control plane for tests of rules that the API server itself enforces. No other tests write to it.
 var rules = plane.NewShared(func() (*plane.Plane, error) {
 	return plane.New(testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
 })
@@ -49,9 +49,9 @@ var rules = plane.NewShared(func() (*plane.Plane, error) {
 // teamLabels are the labels of the namespace team.
 var teamLabels = labels.Set{"team": "a"}
 
-// ruleStage returns a stage on the plane of rules, with the namespace team. It awaits that the API server enforces who
-// may use the queues: it learns of each queue, and of each binding of a policy, at another time. Queues with the same
-// name have the same spec in all tests.
+// ruleStage returns a stage on the control plane rules, with the namespace team and the queues. It waits until the
+// API server enforces who may use the queues, because the API server learns of each queue and of each binding of a
+// policy at another time. Queues with the same name must have the same spec in all tests.
 func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	t.Helper()
 	t.Parallel()
@@ -78,10 +78,10 @@ func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	return s
 }
 
-// ownPlanes limits the number of planes that run at the same time in addition to the shared planes.
+// ownPlanes limits the number of control planes that run at the same time in addition to the shared control planes.
 var ownPlanes = make(chan struct{}, 2)
 
-// newStage starts a plane for a test that breaks it or needs other settings of the scheduler.
+// newStage starts a control plane for a test that breaks it or needs other settings of the scheduler.
 func newStage(t *testing.T, settings ...string) *stage {
 	t.Helper()
 	return newStageOf(t, testenv.Options{Components: withScheduler, Settings: map[string][]string{local.Scheduler: settings}})
@@ -106,20 +106,22 @@ func (s *stage) showLog() {
 	}
 }
 
-// sharedStage returns a stage on the shared plane with separate nodes, queues and a namespace.
+// sharedStage returns a stage on the shared control plane with separate nodes, queues and a namespace. It lets the
+// test run in parallel with others.
 func sharedStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
 	return newPart(t, shared.Get(t))
 }
 
-// quietStage returns a stage on a plane that no other test uses at the same time.
+// quietStage returns a stage on a control plane that no other test uses at the same time. It lets the test run in
+// parallel with others.
 func quietStage(t *testing.T) *stage {
 	t.Helper()
 	return newPart(t, quiet.Lend(t))
 }
 
-// newPart returns a stage that is a separate part of a plane.
+// newPart returns a stage on a control plane with separate nodes, queues and a namespace.
 func newPart(t *testing.T, p *plane.Plane) *stage {
 	t.Helper()
 	s := &stage{Test: namespace.New(t, p)}
@@ -139,13 +141,14 @@ func newPart(t *testing.T, p *plane.Plane) *stage {
 	return s
 }
 
-// labelStage is the label of the nodes of a stage on a shared plane.
+// labelStage is the label of a stage's nodes, with the stage's namespace as its value, on a control plane that stages
+// share.
 const labelStage = "stage"
 
-// own returns the name of a cluster-scoped object of the stage.
+// own returns the full name of a cluster-scoped object of the stage.
 func (s *stage) own(name string) string { return s.prefix + name }
 
-// nodeSelector returns a selector of the stage's nodes.
+// nodeSelector returns a selector of the stage's nodes; nil if all nodes belong to the stage.
 func (s *stage) nodeSelector() *metav1.LabelSelector {
 	if s.prefix == "" {
 		return nil

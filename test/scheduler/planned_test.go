@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestQueueRightIsCheckedWhenPlanned verifies that the scheduler checks the author's right when a group or pod could
-// start, because a queue may be created later and its selector may change.
+// TestQueueRightIsCheckedWhenPlanned verifies that the scheduler checks the author's right to the queue when it plans
+// a group or pod, because the queue may have been created, or its selector changed, after the group or pod.
 func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
@@ -104,7 +104,7 @@ func TestPodsOfOtherSchedulersCountAgainstQuota(t *testing.T) {
 	s.awaitPod("ours-0")
 }
 
-// awaitPodReports waits until the condition PodScheduled of a waiting pod contains the words.
+// awaitPodReports waits until the message of a pod's condition PodScheduled contains the words.
 func (s *stage) awaitPodReports(name, words string) {
 	s.Helper()
 	s.Await("pod "+name+" reports that "+words, func() error {

@@ -28,10 +28,10 @@ func (s *stage) mayUse(user, queue string) {
 	s.allow(user, rule)
 }
 
-// byAlice is the value of the annotation if alice is the author.
+// byAlice is the value of the annotation that records the author if alice is the author.
 const byAlice = `["alice","system:authenticated"]`
 
-// refusedWith returns an error unless err is a refusal that contains the words.
+// refusedWith returns an error unless err is the error Forbidden with a message that contains the words.
 func refusedWith(err error, words string) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), words) {
 		return fmt.Errorf("the answer is %w, want one with %q", err, words)
@@ -174,8 +174,8 @@ func (s *stage) priorities(alice client.Client) {
 	}
 }
 
-// demands verifies the labels of a namespace that refuses objects without a queue, and of a namespace that has a
-// default queue.
+// demands verifies the effect of the labels with which a namespace refuses objects without a queue, and with which it
+// has a default queue.
 func (s *stage) demands(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, s.membersOf(free)[kind])

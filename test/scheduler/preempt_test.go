@@ -69,7 +69,7 @@ func TestPreemptedRoomIsReservedForThePreemptor(t *testing.T) {
 	}
 }
 
-// TestQueuesPreemptTheLowestQueueFirst verifies which groups preempt which others on three nodes of 4 CPUs.
+// TestQueuesPreemptTheLowestQueueFirst verifies which pods a group preempts on three nodes of 4 CPUs.
 func TestQueuesPreemptTheLowestQueueFirst(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -23,8 +23,8 @@ import (
 // free is a queue that all namespaces may use.
 const free = "free"
 
-// way is a request that puts an object into a queue. If the API server always refuses the request, fault is a part of
-// the refusal.
+// way is a request that would put an object into a queue. If the API server refuses the request from every user,
+// fault is a part of the refusal; otherwise it is empty.
 type way struct {
 	name string
 	// try sends the request to the API server with the client.
@@ -32,7 +32,7 @@ type way struct {
 	fault string
 }
 
-// right is a user's right, or lack of right, to use a queue.
+// right is a user who may or may not use a queue, as ok says.
 type right struct {
 	name, queue string
 	as          client.Client
@@ -40,7 +40,8 @@ type right struct {
 }
 
 // TestEveryWayIntoAQueueChecksTheRight verifies, for each kind of object and each field that determines a queue, that
-// the API server checks the right of the user who sends the request.
+// the API server checks whether the user who sends the request may use the queue, or refuses the request from every
+// user.
 func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 	labelled := func(team string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
@@ -122,7 +123,7 @@ func creates(kind string) func(*stage, client.Client, string) error {
 	}
 }
 
-// moves returns a request to change a field of an object that is in the queue free.
+// moves returns a request to set the field that names the queue of an object in the queue free.
 func moves(kind string, field ...string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		o := asMap(s, s.membersOf(free)[kind])
@@ -174,8 +175,8 @@ func relabels(scheduler string) func(*stage, client.Client, string) error {
 	}
 }
 
-// jobWays returns the requests for a kind of job, which set its own queue, the queue of its TensorBoard, or the fields
-// of its templates.
+// jobWays returns the requests for a kind of job: they set its own queue, the queue of its TensorBoard, or fields of
+// its templates.
 func jobWays(k kinds.Kind) []way {
 	ways := []way{
 		{name: "its spec", try: creates(k.Name)},
@@ -230,8 +231,8 @@ func templates(queue string) map[string]map[string]any {
 	}
 }
 
-// fromTemplate returns a request to create a job whose last role has the named template, with the t9k-scheduler or
-// without it.
+// fromTemplate returns a request to create a job whose last role has the template of templates with the name says. If
+// gang is true, the job is in the queue free, otherwise it names no queue.
 func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, s.membersOf(free)[kind])

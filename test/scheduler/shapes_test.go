@@ -25,10 +25,11 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// kindsDir is the directory of package kinds.
+// kindsDir is the file system of package kinds.
 var kindsDir = os.DirFS("../../internal/kinds")
 
-// jobsOf returns a job of each kind, by the names of the kinds. Each has two replicas that request the amount of CPU.
+// jobsOf returns a job of each kind by the name of the kind. Each job is in the queue and has two replicas that
+// request the amount of CPU.
 func (s *stage) jobsOf(queue, cpu string) map[string]client.Object {
 	s.Helper()
 	all := map[string]client.Object{}
@@ -55,14 +56,14 @@ func rolesOf(job *unstructured.Unstructured) []map[string]any {
 	return roles
 }
 
-// setCPU sets the CPU request of a role's first container through its limit: the API server defaults requests to
-// limits.
+// setCPU sets the CPU limit of a role's first container, and thereby its request, because the API server defaults
+// requests to limits.
 func setCPU(role map[string]any, cpu string) {
 	containers := role["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
 	containers[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]any{"cpu": cpu}}
 }
 
-// profiles writes the ConfigMap with the resource shapes.
+// profiles creates or replaces the ConfigMap with the resource shapes.
 func (s *stage) profiles(data map[string]string) {
 	s.Helper()
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: scheduling.ResourceShapes}, Data: data}
@@ -73,7 +74,7 @@ func (s *stage) profiles(data map[string]string) {
 	s.Must(err)
 }
 
-// awaitShape waits until the condition of a queue's profile has the reason, and returns the queue.
+// awaitShape waits until the queue's condition about its resource shape has the reason, and returns the queue.
 func (s *stage) awaitShape(queue, reason string) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{}
@@ -195,8 +196,7 @@ func (s *stage) refusedAsLarge(job client.Object, name, field string) {
 	}
 }
 
-// countedWithTheirGroup verifies that pods that name only a group count towards the group's queue, and that the queue's
-// status includes them.
+// countedWithTheirGroup verifies that the status of a queue includes pods that name only a group of the queue.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {
@@ -253,7 +253,7 @@ func (s *stage) shapesOfPods() {
 	for _, pod := range []*corev1.Pod{
 		s.newPod("p", "4", inQueue("sized"), large(requesting("4"))), s.newPod("p", "3", inQueue("sized")), s.newPod("p", "4", inGroup("grouped")),
 		s.newPod("p", "50", inQueue("free")), s.newPod("p", "50"), s.newPod("p", "50", s.byDefault), s.newPod("p", "50", inGroup("unknown")),
-		// The webhook has already checked this pod with its job.
+		// The webhook does not check pods of jobs, because it has checked their jobs.
 		s.newPod("p", "5", inQueue("sized"), func(p *corev1.Pod) { p.Labels[batch.LabelJobName] = "j" }),
 	} {
 		s.accepted(pod)
@@ -273,12 +273,12 @@ func inGroup(group string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelGroupName: group} }
 }
 
-// shapesPastAdmission verifies that pods that are too large do not start even if admission accepted them.
+// shapesPastAdmission verifies that pods that are too large do not start even if the API server has accepted them.
 func (s *stage) shapesPastAdmission() {
 	s.group("runs", "sized", 2, "4")
 	s.awaitBound("runs", 2)
 	s.Must(s.Env.StopComponent(local.Operator))
-	s.group("large", "sized", 2, "5") // the webhook is not in force
+	s.group("large", "sized", 2, "5") // the operator, which serves the webhook, is stopped
 	s.group("fits", "sized", 2, "4")
 	s.group("other", "free", 2, "5")
 	job := s.jobsOf("sized", "5")["GenericJob"]

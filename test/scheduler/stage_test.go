@@ -17,14 +17,14 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// stage is the environment of a test: a separate plane, or a part of a shared one.
+// stage is the environment of a test: a separate control plane, or a part of a shared one.
 type stage struct {
 	*namespace.Test
-	// prefix is the beginning of the names of cluster-scoped objects; empty on a separate plane.
+	// prefix is the beginning of the names of cluster-scoped objects; empty on a separate control plane.
 	prefix string
 }
 
-// node adds a node with the number of CPUs. Pods are bound to it but never run.
+// node adds a node with cpu CPUs. Pods can be bound to it but never run.
 func (s *stage) node(name string, cpu int, labels map[string]string) {
 	s.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.own(name), Labels: map[string]string{corev1.LabelHostname: s.own(name)}}}
@@ -46,7 +46,7 @@ func (s *stage) node(name string, cpu int, labels map[string]string) {
 func (s *stage) simulated(name string, cpu int) {
 	s.Helper()
 	s.node(name, cpu, nil)
-	// KWOK would give a new node its default properties.
+	// The label is added later, because KWOK would give a new node with it its default properties.
 	s.changeNode(name, func(n *corev1.Node) { n.Labels[labelSimulated] = "" })
 }
 
@@ -66,7 +66,8 @@ func cpus(amount string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
 }
 
-// queue adds a queue on the stage's nodes. cpu is its quota; an empty string means no quota.
+// queue adds a queue that uses the stage's nodes and that all namespaces may use. cpu is its quota; an empty string
+// means no quota.
 func (s *stage) queue(name string, cpu string, priority int32, change ...func(*scheduling.QueueSpec)) *scheduling.Queue {
 	s.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.own(name)}, Spec: scheduling.QueueSpec{Priority: priority,
@@ -81,10 +82,10 @@ func (s *stage) queue(name string, cpu string, priority int32, change ...func(*s
 	return q
 }
 
-// protected protects a queue's pods from preemption.
+// protected changes a queue so that its pods cannot be preempted.
 func protected(q *scheduling.QueueSpec) { no := false; q.Preemptible = &no }
 
-// podGroup adds a PodGroup without pods.
+// podGroup adds a PodGroup that needs at least n pods, without any pods.
 func (s *stage) podGroup(name, queue string, n int, change ...func(*scheduling.PodGroupSpec)) {
 	s.Helper()
 	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
@@ -102,7 +103,7 @@ func (s *stage) group(name, queue string, n int, cpu string, change ...func(*cor
 	s.members(name, queue, n, cpu, change...)
 }
 
-// members adds n pods to a group.
+// members adds n pods, each with a request of cpu, to a group.
 func (s *stage) members(group, queue string, n int, cpu string, change ...func(*corev1.Pod)) {
 	s.Helper()
 	for i := range n {
@@ -153,7 +154,7 @@ func (s *stage) pods(group string) []corev1.Pod {
 	return s.Pods(client.MatchingLabels{scheduling.LabelGroupName: group})
 }
 
-// all returns all pods.
+// all returns all pods of the stage.
 func (s *stage) all() []corev1.Pod {
 	s.Helper()
 	return s.Pods()
@@ -183,7 +184,8 @@ func (s *stage) nodesOf(group string) []string {
 	return slices.Compact(all)
 }
 
-// evicted returns the names of the pods that the scheduler has evicted.
+// evicted returns the sorted names of the existing pods with the condition DisruptionTarget, which the scheduler sets
+// when it evicts a pod.
 func (s *stage) evicted() (names []string) {
 	s.Helper()
 	for _, p := range s.all() {
@@ -241,7 +243,7 @@ func (s *stage) awaitBound(group string, n int) {
 	})
 }
 
-// awaitPod waits until a pod is bound and returns its node.
+// awaitPod waits until a pod is bound, and returns the node's name without prefix.
 func (s *stage) awaitPod(name string) (node string) {
 	s.Helper()
 	s.Await(name+" is bound", func() error {
@@ -278,7 +280,7 @@ func (s *stage) awaitReason(group, reason string) {
 	})
 }
 
-// awaitRefused waits until a group has the reason and none of its pods is waiting to be bound.
+// awaitRefused waits until a group has the reason, and ends the test if one of its pods is bound.
 func (s *stage) awaitRefused(group, reason string) {
 	s.Helper()
 	s.awaitReason(group, reason)
@@ -287,8 +289,8 @@ func (s *stage) awaitRefused(group, reason string) {
 	}
 }
 
-// soon is the longest time until a group starts after an event that makes it fit. Without the event, the scheduler
-// would retry after 30 s.
+// soon is the longest allowed time until a group starts after an event that makes it fit. Without the event, the
+// scheduler would retry after 30 s.
 const soon = 20 * time.Second
 
 // awaitSoon waits until a group that an event has just made fit is bound.

@@ -42,7 +42,8 @@ func (s *stage) awaitQueue(name string, is func(*scheduling.QueueStatus) bool) {
 	})
 }
 
-// TestStatusOfQueuesAndGroupsIsKept verifies the status of queues and groups, which the operator maintains.
+// TestStatusOfQueuesAndGroupsIsKept verifies that the operator creates the default queue, keeps the status of queues
+// and groups up to date, and deletes pods that are older than their queue's maxDuration.
 func TestStatusOfQueuesAndGroupsIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: append(slices.Clone(withScheduler), local.Operator), AuditPolicy: statusWrites})
@@ -156,7 +157,8 @@ func (s *stage) coalesced() {
 	s.Logf("%d changes of the queue's pods took %d writes of its status", 3*pods, writes)
 }
 
-// TestAPIServerValidatesQueuesAndGroups verifies the rules that the API server enforces without the operator.
+// TestAPIServerValidatesQueuesAndGroups verifies rules for queues and groups that the API server enforces without the
+// operator.
 func TestAPIServerValidatesQueuesAndGroups(t *testing.T) {
 	s := sharedStage(t)
 	tests := map[string]struct {

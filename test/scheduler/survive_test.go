@@ -20,19 +20,20 @@ import (
 	"tensorstack.dev/batch/test/kit/slowetcd"
 )
 
-// The tests of this file are those of the scheduler in the table of docs/reliability.md. Each prints the figures that
-// the table gives as measured.
+// The table in docs/reliability.md lists the tests in this file. Each test logs the figures that the table gives as
+// measured.
 
 var faults = flag.Bool("faults", false, "run the tests in which requests of the scheduler fail (make test-faults)")
 
 // These are the sizes of the simulated clusters of these tests. They are crowded, so that the scheduler has to evict
-// pods. With slowWorld, the requests of the test itself are slow too.
+// pods. slowWorld is smaller, because a slow etcd also slows down the requests of the test.
 var (
 	faultWorld = size{nodes: 6, nodeCPU: 8, gangs: 60, largest: 12, arrivals: 40, longest: 12, drainEvery: 12}
 	slowWorld  = size{nodes: 4, nodeCPU: 8, gangs: 20, largest: 8, arrivals: 8, longest: 4, drainEvery: 6}
 )
 
-// startBehind starts a scheduler that reaches the API server through a proxy.
+// startBehind starts a scheduler that reaches the API server through a proxy. The scheduler is killed with the
+// control plane.
 func (s *stage) startBehind(proxy *apiproxy.Proxy) *program.Program {
 	s.Helper()
 	binary, err := testenv.Binary()
@@ -52,8 +53,8 @@ func (s *stage) startBehind(proxy *apiproxy.Proxy) *program.Program {
 	return scheduler
 }
 
-// TestUnansweredBindingKeepsItsRoom loses the answer to a binding and hides the bound pod from the scheduler's watches.
-// It verifies that the scheduler does not give the pod's room to another pod.
+// TestUnansweredBindingKeepsItsRoom verifies that the scheduler does not give the room of a pod to another pod if it
+// gets no answer to the pod's binding and its watches do not show that the pod is bound.
 func TestUnansweredBindingKeepsItsRoom(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs}})
@@ -128,7 +129,7 @@ func (f *faulty) finish() {
 	}
 }
 
-// TestGangsWithoutFault verifies the load of the other tests without a fault. Its figures are the baseline for theirs.
+// TestGangsWithoutFault runs the load of the other tests without a fault. Its figures are the baseline for theirs.
 func TestGangsWithoutFault(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()
@@ -150,7 +151,8 @@ func TestGangsSurviveFailingWrites(t *testing.T) {
 }
 
 // TestGangsSurviveLostWatches verifies that gangs survive if all watches of the scheduler are repeatedly closed while
-// gangs arrive. Every other time, the scheduler must list everything.
+// gangs arrive. Every other time, the next watches are answered with 410 Gone, so that the scheduler must list
+// everything.
 func TestGangsSurviveLostWatches(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()
@@ -164,7 +166,7 @@ func TestGangsSurviveLostWatches(t *testing.T) {
 	}
 }
 
-// TestGangsSurviveSlowEtcd verifies that gangs survive a delay of 100 ms for every request to etcd.
+// TestGangsSurviveSlowEtcd verifies that gangs survive if every request to etcd takes 100 ms longer.
 func TestGangsSurviveSlowEtcd(t *testing.T) {
 	f := newFaulty(t, slowWorld)
 	slowetcd.Start(f.Test, 50*time.Millisecond)

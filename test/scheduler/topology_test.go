@@ -9,7 +9,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// zonesOf returns the number of a group's pods in each zone.
+// zonesOf returns, by zone, the number of nodes on which a group has pods.
 func (s *stage) zonesOf(group string) map[string]int {
 	s.Helper()
 	zones := map[string]int{}

@@ -51,7 +51,7 @@ func TestOneOfTwoGangsRunsAtATime(t *testing.T) {
 			if l.Bound(b) > 0 {
 				first, second = b, a
 			}
-			ending = l.Bound(first) == 6 // a deleted gang frees its room pod by pod
+			ending = l.Bound(first) == 6 // from now on, the gang is deleted pod by pod, and both may have bound pods
 			return ending
 		})
 		if first == a {

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// bindVolumes runs the controller that binds claims to volumes.
+// bindVolumes runs the controller that binds claims to volumes until the test ends.
 func (s *stage) bindVolumes() {
 	s.Helper()
 	binary, err := testenv.Binary()

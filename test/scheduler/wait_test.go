@@ -11,8 +11,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestSmallerGroupsBackfill verifies that a group that does not fit delays no smaller group of its own queue or
-// another.
+// TestSmallerGroupsBackfill verifies that a group that does not fit delays neither smaller groups of its own queue
+// nor those of another queue.
 func TestSmallerGroupsBackfill(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 4)
@@ -30,9 +30,10 @@ func TestSmallerGroupsBackfill(t *testing.T) {
 	s.awaitBound("big", 4)
 }
 
-// wakingEvent is an event that makes a waiting group fit.
+// wakingEvent is an event that makes a waiting group fit. change changes the pods of the group, and wake causes the
+// event. reason is the reason for which the group waits; empty for NoRoom.
 type wakingEvent struct {
-	set    func(*stage) // prepares a cluster with a node n of 4 CPUs and a queue q
+	set    func(*stage) // changes a cluster with a node n of 4 CPUs and a queue q
 	change func(*stage, *corev1.Pod)
 	reason string
 	wake   func(*stage)
@@ -139,8 +140,8 @@ func TestEventsWakeWaitingGroups(t *testing.T) {
 	}
 }
 
-// TestWaitingGroupGetsReservation verifies that a group that has waited longer than reserveAfter gets the room of
-// terminating pods.
+// TestWaitingGroupGetsReservation verifies that a group that has waited longer than reserveAfter gets a reservation:
+// room that becomes free is kept for it and not given to other groups.
 func TestWaitingGroupGetsReservation(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "reserveAfter: 2s")

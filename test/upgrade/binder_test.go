@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// bindDefault binds the pods of default-scheduler to the only node until the test ends. The plane has no
-// kube-scheduler: the scheduler of the embedded cluster would also schedule the pods of the t9k-scheduler, which the
-// chart installs here.
+// bindDefault binds the pods of the default scheduler, in the namespaces of the test and of the chart, to the only
+// node until the test ends. The control plane runs no kube-scheduler, because that of the embedded cluster would also
+// schedule the pods of the t9k-scheduler, which the chart installs here.
 func bindDefault(s *namespace.Test) {
 	s.Helper()
 	nodes := &corev1.NodeList{}
@@ -40,7 +40,7 @@ func bindDefault(s *namespace.Test) {
 				}
 				return false
 			}
-			_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // returns when ctx ends
+			_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // Objects returns when ctx ends
 		})
 	}
 	s.Cleanup(func() {

@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// helmBinary builds the version of Helm that tools/packaging requires, and returns its path.
+// helmBinary builds the version of Helm that tools/packaging requires, and returns the path of the program.
 var helmBinary = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -89,14 +89,15 @@ func checkArchive(s *namespace.Test, volume string) {
 	}
 }
 
-// consoleValues enable the console with an archive in a volume.
+// consoleValues holds the options of Helm that enable the console with an archive of jobs and logs in a volume.
 var consoleValues = []string{"--set", "console.enabled=true,console.archive.enabled=true,console.archive.logs=true"}
 
-// reuseValues keeps the values of the installed release, and adds the defaults of values that its chart does not have.
+// reuseValues is the option of Helm that keeps the values of the installed release, and adds the defaults of values
+// that its chart does not have.
 const reuseValues = "--reset-then-reuse-values"
 
-// apply installs a release or upgrades to it, and waits until its pods are ready and the earlier pods are deleted. The
-// containers have no images here, so they need a command.
+// apply installs a release or upgrades to it, as verb says, and waits until its pods are ready and the earlier pods
+// are deleted. Containers have no images here, so they need a command.
 func (i *installation) apply(verb string, r release, options ...string) {
 	i.Helper()
 	archives := i.TempDir()
@@ -109,7 +110,7 @@ func (i *installation) apply(verb string, r release, options ...string) {
 	i.checkRuns(r)
 }
 
-// checkRuns waits until exactly the pods of a release are running.
+// checkRuns waits until exactly the pods of a release exist and are ready.
 func (i *installation) checkRuns(r release) {
 	i.Helper()
 	want, wantAll := map[string]int{}, 0

@@ -20,13 +20,14 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// derived holds kinds whose objects the API server derives from other objects, or which expire by themselves.
+// derived holds the kinds whose objects the API server derives from other objects or deletes after a time.
 var derived = []string{"APIService", "ComponentStatus", "Event"}
 
-// listing returns all objects of the cluster as "KIND NAME", except those in the namespace of the test and jobs.
+// listing returns the objects of the cluster as "KIND NAME". It leaves out jobs, the kinds in derived, the objects in
+// the test's namespace, and objects with the name of this namespace.
 func listing(s *namespace.Test) (map[string]bool, error) {
 	quiet := rest.CopyConfig(s.Env.Config)
-	quiet.WarningHandler = rest.NoWarnings{} // old versions of kinds are listed too
+	quiet.WarningHandler = rest.NoWarnings{} // listing old versions of kinds causes warnings
 	client, err := discovery.NewDiscoveryClientForConfig(quiet)
 	if err != nil {
 		return nil, err

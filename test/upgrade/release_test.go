@@ -28,19 +28,19 @@ var (
 
 // release is a version of the product that can be installed.
 type release struct {
-	version  string // the chart's
-	chart    string // the chart's folder
-	programs string // the folder with the programs
+	version  string // version of the chart
+	chart    string // folder of the chart
+	programs string // folder with the programs
 	pods     map[string]int
 }
 
-// These are the numbers of pods of each program, in a release without the console and in one with the console.
+// withoutConsole and withConsole are the numbers of pods of each program in a release without and with the console.
 var (
 	withoutConsole = map[string]int{"operator": 2, "scheduler": 2}
 	withConsole    = map[string]int{"operator": 2, "scheduler": 2, "console": 1}
 )
 
-// git runs git in this checkout and returns its output.
+// git runs git in this checkout and returns its output without surrounding space.
 func git(args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
 	var problem bytes.Buffer
@@ -54,7 +54,7 @@ func git(args ...string) (string, error) {
 
 var heading = regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`)
 
-// lastRelease returns the version and the commit of the last release before this commit.
+// lastRelease returns the version and the commit of the last release in CHANGELOG.md whose commit is not HEAD.
 func lastRelease() (version, commit string, err error) {
 	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
@@ -73,8 +73,8 @@ func lastRelease() (version, commit string, err error) {
 	return "", "", errors.New("CHANGELOG.md names no release before this commit")
 }
 
-// commitOf returns the commit of a version: the commit of its tag or, without tags, the commit that added its section
-// of the changelog to this branch.
+// commitOf returns the commit of a version: the commit of its tag or, without the tag, the commit that added its
+// section of the changelog to this branch.
 func commitOf(version string) (string, error) {
 	if commit, err := git("rev-parse", "--verify", "--quiet", "v"+version+"^{commit}"); err == nil {
 		return commit, nil
@@ -89,7 +89,8 @@ func commitOf(version string) (string, error) {
 	return commit, err
 }
 
-// chosenRelease returns the version and the commit that -from names, or those of the last release if it names none.
+// chosenRelease returns the commit that -from names, with the version 0.0.1. If -from is unset, it returns the
+// version and the commit of the last release.
 func chosenRelease() (version, commit string, err error) {
 	if *from == "" {
 		return lastRelease()
@@ -98,8 +99,8 @@ func chosenRelease() (version, commit string, err error) {
 	return "0.0.1", commit, err
 }
 
-// oldRelease returns the version to upgrade from. Without the repository's history, it is this checkout, unless all
-// requirements of tests must be met.
+// oldRelease returns the release to upgrade from. If the last release cannot be found, it returns this checkout as
+// version 0.0.1, or fails the test if T9K_REQUIRE_ALL is set.
 func oldRelease(t *testing.T) release {
 	t.Helper()
 	version, commit, err := chosenRelease()
@@ -123,8 +124,8 @@ func oldRelease(t *testing.T) release {
 	return release{version: version, chart: filepath.Join(dir, "charts/t9k-batch"), programs: filepath.Join(dir, "bin"), pods: withoutConsole}
 }
 
-// buildCommit builds the programs of a commit once, in a folder of the user's cache, and returns the folder, which also
-// has the commit's charts.
+// buildCommit builds the operator and the scheduler of a commit, once, in a folder of the user's cache. It returns
+// this folder, which has the programs in bin and the commit's charts in charts.
 func buildCommit(commit string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -164,7 +165,7 @@ func buildCommit(commit string) (string, error) {
 	return dir, os.Rename(built, dir)
 }
 
-// buildPrograms builds the programs that pods names, of a source tree, into a folder.
+// buildPrograms builds the programs that are keys of pods, from the source tree source, into the folder dir.
 func buildPrograms(source, dir string, pods map[string]int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -181,8 +182,8 @@ func buildPrograms(source, dir string, pods map[string]int) error {
 	return nil
 }
 
-// thisRelease returns this checkout as a version. `make build` has built its programs beside t9k-local; otherwise this
-// function builds them.
+// thisRelease returns this checkout as a release with the version. It uses the programs beside the t9k-local that
+// T9K_LOCAL names, where `make build` puts them. If T9K_LOCAL is unset or a program is missing, it builds them.
 func thisRelease(t *testing.T, version string) release {
 	t.Helper()
 	r := release{version: version, chart: filepath.Join(root, "charts/t9k-batch"), programs: filepath.Dir(os.Getenv("T9K_LOCAL")), pods: withConsole}
@@ -198,8 +199,8 @@ func thisRelease(t *testing.T, version string) release {
 	return r
 }
 
-// anyoneMayRun copies the programs of a release to a folder that every user may read, because the chart's pods run as
-// an unprivileged user.
+// anyoneMayRun returns the release with copies of its programs in a folder that every user may read, because the
+// chart's pods run as an unprivileged user.
 func (r release) anyoneMayRun(t *testing.T) release {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t9k-"+r.version+"-") //nolint:usetesting // the parents of t.TempDir can be read by their owner only

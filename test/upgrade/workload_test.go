@@ -27,7 +27,7 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// These are the scripts of replicas. Those that wait read from one pipe, without using processor time.
+// These are the scripts of replicas. Replicas that wait all read from one pipe and use no processor time.
 const (
 	waits        = `read order < /gate/go; exit 0`
 	restartsOnce = `[ -e /gate/$HOSTNAME ] || { touch /gate/$HOSTNAME; exit 1; }; ` + waits
@@ -35,7 +35,7 @@ const (
 	fails        = `exit 3`
 )
 
-// manifest is a job of one role. It uses only fields that every version has.
+// manifest is the manifest of a job with one role. It uses only fields that every version has.
 const manifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: %s
@@ -58,7 +58,8 @@ spec:
           volumeMounts: [{name: gate, mountPath: /gate}]
 `
 
-// elasticManifest is an elastic job of two replicas, whose torchrun is the script that newWorkload writes.
+// elasticManifest is the manifest of an elastic job with two replicas. Its torchrun is the script that newWorkload
+// writes.
 const elasticManifest = `
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
@@ -121,7 +122,8 @@ func (w *workload) createManifest(text string) error {
 	return w.Client.Create(w.Context(), o)
 }
 
-// These are the numbers of jobs. There is room for all gangs but the last two.
+// These are the numbers of jobs in each group, and the numbers of replicas of gangs and of elastic jobs. There is
+// room for fittingGangs of the gangs.
 const (
 	running, elastic, paused, restarted, succeeded, failed, gangs = 33, 2, 3, 6, 4, 2, 10
 
@@ -161,7 +163,7 @@ func (w *workload) start(queue string) {
 	w.pods, w.jobs = w.podStates(), w.jobStates()
 }
 
-// settled returns an error if the status of a job of this name is still going to change.
+// settled returns an error if the status of the job with this name is still going to change.
 func settled(name string, status *batch.JobStatus) error {
 	group, _, _ := strings.Cut(name, "-")
 	switch {
@@ -211,7 +213,7 @@ func (w *workload) statuses() map[string]*batch.JobStatus {
 	return statuses
 }
 
-// awaitPhases waits until the given number of jobs of each group has the phase. Keys are "GROUP PHASE".
+// awaitPhases waits until the numbers of jobs by group and phase equal want, whose keys are "GROUP PHASE".
 func (w *workload) awaitPhases(want map[string]int) {
 	w.Helper()
 	w.Await("all jobs are in their phases", func() error {
@@ -227,7 +229,8 @@ func (w *workload) awaitPhases(want map[string]int) {
 	})
 }
 
-// jobStates returns the parts of the status of each job that must not change. The reason of a waiting job may change.
+// jobStates returns the parts of the status of each job that must not change. The conditions of a waiting job may
+// change.
 func (w *workload) jobStates() map[string]string {
 	w.Helper()
 	states := map[string]string{}
@@ -235,7 +238,7 @@ func (w *workload) jobStates() map[string]string {
 		if status.Phase == batch.JobPending {
 			status.Conditions = nil
 		}
-		status.ObservedGeneration = 0 // the test changes a spec
+		status.ObservedGeneration = 0 // it changes because the test changes a spec
 		data, err := json.Marshal(status)
 		w.Must(err)
 		states[name] = string(data)
@@ -336,7 +339,7 @@ func (w *workload) awaitNoPods() {
 	})
 }
 
-// checkRestarts checks that no replica has restarted since the start of the workload.
+// checkRestarts checks that no replica has restarted since start returned.
 func (w *workload) checkRestarts() {
 	w.Helper()
 	for name, status := range w.statuses() {

@@ -19,12 +19,12 @@ import (
 
 // Span is a received span.
 type Span struct {
-	// Service is the program that sent the span.
+	// Service is the name of the service that sent the span.
 	Service           string
 	Trace, ID, Parent string
 	Name              string
 	Start, End        time.Time
-	// Attributes holds strings and integers.
+	// Attributes holds the attributes that are strings or integers, as string and int64.
 	Attributes map[string]any
 	// Failure is the message of the status Error; empty if there is none.
 	Failure string
@@ -33,14 +33,14 @@ type Span struct {
 // Collector is a collector that runs until its test ends.
 type Collector struct {
 	otlp.UnimplementedTraceServiceServer
-	// Address is HOST:PORT.
+	// Address is the address to which clients send spans, as HOST:PORT.
 	Address string
 
 	mu    sync.Mutex
 	spans []Span
 }
 
-// Start starts a collector at a free port.
+// Start starts a collector at a free port of 127.0.0.1.
 func Start(t testing.TB) *Collector {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func Start(t testing.TB) *Collector {
 	server := grpc.NewServer()
 	otlp.RegisterTraceServiceServer(server, c)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) }) // fails when the server stops
+	serving.Go(func() { _ = server.Serve(l) }) // returns an error when the server stops
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
 	return c
 }

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// Compare fails the test unless the file at path, relative to the test's package, contains got.
+// Compare fails the test unless got equals the content of the file at path, which is relative to the test's package.
 func Compare(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {

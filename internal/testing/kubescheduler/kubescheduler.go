@@ -1,5 +1,5 @@
 // Package kubescheduler creates a real kube-scheduler with its plugins, cache and queue, but without an API server: a
-// test supplies the events. It starts no goroutine of the scheduler.
+// test supplies the events. The scheduling loop does not run, so a test must schedule pods itself.
 package kubescheduler
 
 import (
@@ -91,14 +91,15 @@ func Node(name string) *corev1.Node {
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room}}
 }
 
-// PodGroup returns a group in the namespace default. created is in seconds.
+// PodGroup returns a group in the namespace default. created is its creation time in Unix seconds.
 func PodGroup(name, queue string, min int, created int64) *scheduling.PodGroup {
 	return &scheduling.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Unix(created, 0)},
 		Spec:       scheduling.PodGroupSpec{MinMember: int32(min), Queue: queue}}
 }
 
-// Pod returns a pod of a group. If node is empty, the pod waits. created is in seconds.
+// Pod returns a pod of a group in the namespace default. cpu is the quantity that it requests. If node is empty, the
+// pod is not bound. created is its creation time in Unix seconds.
 func Pod(name, group, cpu, node string, created int64) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(created, 0),

@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Start starts a server that stops when the test ends, and returns the address of an empty database. Without
-// PostgreSQL, it ends the test as require.Missing does.
+// Start starts a server that stops when the test ends, and returns the URL of an empty database. Without PostgreSQL,
+// it ends the test as require.Missing does.
 func Start(t testing.TB) string {
 	t.Helper()
 	programs := programs()
@@ -69,9 +69,10 @@ func Start(t testing.TB) string {
 	return "postgres:///postgres?" + q.Encode()
 }
 
-// programs returns the directory of the server's newest programs; empty if there are none.
+// programs returns the directory of PostgreSQL's programs: the newest of Debian's packages, or else the one in the
+// PATH. It returns an empty string if there are none.
 func programs() string {
-	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // the pattern is correct
+	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // the pattern is valid
 	slices.Sort(all)
 	if len(all) > 0 {
 		return filepath.Dir(all[len(all)-1])
@@ -82,8 +83,8 @@ func programs() string {
 	return ""
 }
 
-// owner gives a directory to a user other than root, and returns the user. It returns nil if the test does not run as
-// root.
+// owner gives a directory to the user postgres, and returns the credentials of this user. It does nothing and returns
+// nil if the test does not run as root.
 func owner(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Text returns a line for each cause of err. The lines are sorted, because the API server's order is random. Text ends
-// the test if err is not an API error.
+// Text returns a line for each cause of err, or the message of err if it has no causes. The lines are sorted, because
+// the API server's order is random. Text ends the test if err is not an API error or its code is 500 or higher.
 func Text(t *testing.T, err error) string {
 	t.Helper()
 	var status apierrors.APIStatus

@@ -1,5 +1,6 @@
-// Package require checks a test's requirements of the machine. If one is missing, the test is skipped with a message
-// that names it. If T9K_REQUIRE_ALL is set, the test fails instead, so that CI cannot silently skip tests.
+// Package require checks a test's requirements of the machine. If the machine does not meet a requirement, the test
+// is skipped with a message that names it. If T9K_REQUIRE_ALL is set, the test fails instead, so that CI cannot
+// silently skip tests.
 package require
 
 import (
@@ -38,8 +39,8 @@ func MountNamespaces(t testing.TB) {
 	}
 }
 
-// tryNamespaces runs this test binary in new namespaces without running any test. Before it starts the program, Go
-// makes the mounts of the namespace private, which fails if mounting is not allowed.
+// tryNamespaces starts this test binary in new namespaces, without running any test. Go makes the mounts of the new
+// namespace private before it starts the program, which fails if mounting is not allowed.
 func tryNamespaces() error {
 	attr := &syscall.SysProcAttr{
 		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,

@@ -1,4 +1,4 @@
-// Package smalldisk gives tests a disk of a few hundred megabytes, and fills it. Start reading at Mount.
+// Package smalldisk gives tests a disk of 250 MiB, and fills it. Start reading at Mount.
 package smalldisk
 
 import (
@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// Mount mounts a disk of 250 MB on a directory until the test ends. That is enough for the log and the data of an etcd
-// with little data.
+// Mount mounts a disk of 250 MiB on a directory until the test ends. This is enough for an etcd with little data and
+// its log. If the test does not run as root, Mount ends the test as require.Missing does.
 func Mount(t testing.TB, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -31,8 +31,8 @@ func Mount(t testing.TB, dir string) {
 	})
 }
 
-// KeepFull fills the disk of a directory and keeps it full until the returned function is called, which frees the space
-// again. Components that restart free some space: etcd truncates the tail of its log, which has up to 64 MB.
+// KeepFull fills the disk of a directory and keeps it full, because components that restart may free some space: etcd
+// truncates the tail of its log, which has up to 64 MB. Calling free, or the end of the test, frees the space again.
 func KeepFull(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	hog, err := os.Create(filepath.Join(dir, "hog"))

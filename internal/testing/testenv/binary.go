@@ -14,8 +14,8 @@ import (
 
 const modulePath = "tensorstack.dev/batch"
 
-// LinkFlags equals LOCAL_LDFLAGS of the Makefile, which a test checks. With different flags, the Makefile and the tests
-// would each link the program again.
+// LinkFlags equals LOCAL_LDFLAGS of the Makefile; a test checks this. With different flags, the Makefile and the
+// tests would each link the program again.
 const LinkFlags = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3" +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
@@ -49,7 +49,8 @@ func build(root string) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
-	cmd := exec.Command("go", "build", "-ldflags", LinkFlags, "-o", path, "./cmd/t9k-local") // renames it into place
+	// go build renames the finished file into place.
+	cmd := exec.Command("go", "build", "-ldflags", LinkFlags, "-o", path, "./cmd/t9k-local")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building t9k-local: %w\n%s", err, out)
@@ -57,7 +58,8 @@ func build(root string) (string, error) {
 	return path, nil
 }
 
-// moduleRoot returns the nearest parent directory with this module's go.mod.
+// moduleRoot returns the root directory of this module: the working directory or the nearest directory above it whose
+// go.mod names the module.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

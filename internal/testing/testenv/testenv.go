@@ -1,6 +1,6 @@
-// Package testenv starts a real Kubernetes API server or a whole cluster for a test or benchmark, from the programs in
-// t9k-local. It does not disturb the user's clusters, and everything that it started ends and is removed however the
-// test ends.
+// Package testenv starts a real Kubernetes API server or a whole cluster for a test or benchmark, from the programs
+// in t9k-local. It does not disturb the user's clusters. Everything that it starts is stopped and removed, however
+// the test ends.
 //
 //	func TestSomething(t *testing.T) {
 //		env := testenv.Start(t, testenv.Options{})
@@ -44,7 +44,8 @@ const (
 	// ControlPlaneEnv is the environment variable with the path of a program that runs etcd, the API server and the
 	// controller manager of another Kubernetes version instead of t9k-local, such as test/oldest.
 	ControlPlaneEnv = "T9K_CONTROL_PLANE"
-	// EmulateEnv is the environment variable with the version that API servers emulate, unless Options.Args has one.
+	// EmulateEnv is the environment variable with the Kubernetes version that API servers emulate, such as 1.34,
+	// unless Options.Args has a version.
 	EmulateEnv = "T9K_EMULATE"
 )
 
@@ -54,7 +55,8 @@ type Options struct {
 	Components []string
 	// AuditPolicy is the YAML of an audit policy (audit.k8s.io/v1). If it is set, the API server writes Env.AuditLog.
 	AuditPolicy string
-	// Containerd is the socket of a containerd that runs the pods. If it is empty, they run as processes.
+	// Containerd is the socket of a containerd that runs the pods. If it is empty, pods run as processes of this
+	// machine.
 	Containerd string
 	// Args are additional command-line arguments by component.
 	Args map[string][]string
@@ -98,8 +100,9 @@ func Start(t testing.TB, o Options) *Env {
 	return e
 }
 
-// StartCluster starts a whole cluster with a node that runs pods as processes. If the machine cannot run pods, it skips
-// the test with the reason. The environment stops when the test ends.
+// StartCluster starts a whole cluster, without the console unless o names components, with a node that runs pods as
+// processes. If the machine cannot run pods, it skips the test with the reason. The environment stops when the test
+// ends.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {
@@ -175,7 +178,8 @@ func withVersion(args map[string][]string) map[string][]string {
 	return all
 }
 
-// controlPlane returns the programs of ControlPlaneEnv by component.
+// controlPlane returns, by component, the program that ControlPlaneEnv names. The map is empty if the variable is
+// unset.
 func controlPlane() map[string]string {
 	programs := map[string]string{}
 	if path := os.Getenv(ControlPlaneEnv); path != "" {
@@ -186,7 +190,8 @@ func controlPlane() map[string]string {
 	return programs
 }
 
-// Up starts the environment again on its data after Down or KillMachine. It returns when every component is ready.
+// Up starts the environment again on its data after Down or KillMachine. It returns when every component is ready, or
+// an error after five minutes.
 func (e *Env) Up() error {
 	if err := e.launch(); err != nil {
 		return err
@@ -196,7 +201,7 @@ func (e *Env) Up() error {
 	return e.AwaitReady(ctx)
 }
 
-// Down stops the environment as `t9k local down` does and keeps its data. Pods have grace to terminate.
+// Down stops the environment as `t9k local down` does and keeps its data. Pods have the time grace to terminate.
 func (e *Env) Down(grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopTimeout)
 	defer cancel()
@@ -249,8 +254,8 @@ func (e *Env) launch() error {
 	return nil
 }
 
-// AwaitReady waits until every component is ready, for example after a kill or restart. If ctx ends or the environment
-// dies first, the error names what is missing.
+// AwaitReady waits until every component is ready, for example after a kill or restart. If ctx ends first, the error
+// names the components that are not ready. If the machine process ends first, the error contains its output.
 func (e *Env) AwaitReady(ctx context.Context) error {
 	for {
 		status, err := e.client.Status(ctx)

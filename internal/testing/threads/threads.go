@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Stopped returns an error while a thread of a process has not stopped.
+// Stopped returns an error if a thread of the process has not stopped, or if there is no such process.
 func Stopped(pid int) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

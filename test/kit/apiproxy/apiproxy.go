@@ -1,5 +1,5 @@
-// Package apiproxy is a proxy between a program and the API server. It records the program's requests, can drop
-// requests and answers, can answer instead of the API server, and can close watches. Start reading at Start.
+// Package apiproxy provides a proxy between a program and the API server. The proxy records the program's requests,
+// can drop requests and answers, can answer instead of the API server, and can close watches. Start reading at Start.
 package apiproxy
 
 import (
@@ -44,7 +44,7 @@ type Request struct {
 	At time.Time
 	// Method and Path are the method and the path of the request.
 	Method, Path string
-	// Code is the status code of the answer; 0 if there was none.
+	// Code is the status code of the answer, even if the proxy dropped the answer; 0 if there was none.
 	Code int
 }
 
@@ -56,13 +56,15 @@ type Fate struct {
 	// Code is the HTTP status with which the proxy answers the request instead of the API server; 0 if the proxy does
 	// not answer it.
 	Code int
-	// Then is called when the request or the answer is lost; it may be nil.
+	// Then is called when the proxy drops the request or the answer, or before it answers itself. It may be nil.
+	// Unlike the function given to Decide, it may call methods of the proxy.
 	Then func()
 }
 
 var errLost = errors.New("lost on purpose by the test")
 
-// Start runs a proxy until the end of the test.
+// Start runs a proxy until the end of the test. The proxy sends the requests to the API server with the address and
+// the credentials in config.
 func Start(t testing.TB, config *rest.Config) *Proxy {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -195,21 +197,21 @@ func (f *Fate) call() {
 }
 
 // Decide sets the function that decides the fate of all further requests; nil forwards all requests. f is called for
-// one request at a time.
+// one request at a time, and must not call methods of the proxy.
 func (p *Proxy) Decide(f func(r *http.Request) Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = f
 }
 
-// Do calls f while no request is being decided. f may change data that the function given to Decide reads.
+// Do calls f while the function given to Decide is not running, so f may change data that this function reads.
 func (p *Proxy) Do(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
 
-// Seen returns the requests so far with the method and a path that has the suffix.
+// Seen returns the requests so far that have the method and whose path ends with the suffix, in order.
 func (p *Proxy) Seen(method, suffix string) []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()

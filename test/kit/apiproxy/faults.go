@@ -17,9 +17,9 @@ var failures = []struct {
 	{"made but unanswered", Fate{Unanswered: true}}, {"lost", Fate{Lost: true}},
 }
 
-// FailWrites makes a percentage of the program's writes fail from now on: with a conflict, with too many requests, with
-// an internal error, by losing the answer, and by losing the request. It returns a function that returns the number of
-// writes, and the numbers of failed writes by name.
+// FailWrites makes a percentage of the program's writes fail from now on: with a conflict, with too many requests,
+// with an internal error, by losing the answer, and by losing the request. counts returns the number of all writes,
+// and the numbers of failed writes by the name of the failure.
 func (p *Proxy) FailWrites(percent int) (counts func() (writes int, failed map[string]int)) {
 	random := rand.New(rand.NewPCG(5, 6))
 	writes, failed := 0, map[string]int{}
@@ -52,12 +52,14 @@ type LostWatches struct {
 
 	p              *Proxy
 	ended, refused int
-	// continued holds the resources whose next watch the API server can continue; nil means all.
+	// continued holds the paths of watches that the proxy forwards. It answers the first watch of every other path
+	// with 410 Gone. If continued is nil, it forwards all watches.
 	continued map[string]bool
 }
 
 // LoseWatches closes all watches of the program at an interval, until the test ends or calls Stop. Every other time,
-// the API server no longer has the events that they missed, so that the program must list everything.
+// the proxy then answers the next watch of each resource with 410 Gone, as if the API server no longer had the events
+// that the program missed, so that the program must list everything.
 func (p *Proxy) LoseWatches(t testing.TB, interval time.Duration) *LostWatches {
 	t.Helper()
 	l := &LostWatches{p: p}
@@ -104,7 +106,7 @@ func (l *LostWatches) lose() {
 	})
 }
 
-// Counts returns how many watches were closed, and how many were refused afterwards.
+// Counts returns how many watches were closed, and how many were answered with 410 Gone afterwards.
 func (l *LostWatches) Counts() (ended, refused int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package await waits in tests until a condition holds. Packages plane and program start what tests wait for. Start
-// reading at Until.
+// Package await waits in tests until a condition holds. Start reading at Until.
 package await
 
 import (
@@ -44,10 +43,13 @@ func That(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// TimedRuns is the number of attempts that a test with a time limit has.
+// TimedRuns is the number of times that a test measures a duration before it calls Overdue. One run within the limit
+// is enough.
 const TimedRuns = 3
 
-// Overdue fails a test whose measured time is too long, unless the machine is too busy for time measurements.
+// Overdue reports that a test exceeded its time limit. what describes the excess. Overdue fails the test, or only
+// logs what if the machine is too busy for time measurements: if its load average of the last minute exceeds four
+// times its number of CPUs.
 func Overdue(t testing.TB, what string) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
@@ -65,7 +67,7 @@ func Overdue(t testing.TB, what string) {
 	t.Error(what)
 }
 
-// Try is Until, but returns the error instead of failing a test.
+// Try does what Until does, but returns the error instead of failing a test.
 func Try(what string, check func() error) error {
 	deadline := time.Now().Add(Patience)
 	for pause := shortest; ; pause = min(2*pause, longest) {

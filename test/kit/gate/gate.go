@@ -53,7 +53,7 @@ func (g *Gate) AddPipe(replica string) error {
 	return nil
 }
 
-// ErrNobodyListens is the error of an order for which no process is waiting.
+// ErrNobodyListens is the error of Order and Open if no process of the replica is waiting for an order.
 var ErrNobodyListens = errors.New("no process waits for an order")
 
 // Order makes the replica that runs Obey exit with an exit code. It returns ErrNobodyListens if no process of the
@@ -70,9 +70,9 @@ func (g *Gate) Order(replica string, code int) error {
 	return err
 }
 
-// Open opens the pipe to a replica that runs Obey and waits for its exit code, which the caller writes to the pipe. It
-// returns ErrNobodyListens if the replica is not waiting yet. Closing the pipe without writing an exit code also makes
-// the replica exit.
+// Open opens the pipe to a replica that runs Obey, so that the caller can write the exit code later. It returns
+// ErrNobodyListens if the replica is not waiting for an order. The caller closes the pipe. Closing it without writing
+// an exit code also makes the replica exit.
 func (g *Gate) Open(replica string) (*os.File, error) {
 	f, err := os.OpenFile(g.File(replica), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {

@@ -1,6 +1,6 @@
-// Package history records all versions of the jobs and pods of a namespace, and checks each version of a job against
-// the invariants of every status. A test that records a history therefore tests these invariants too. Start reading at
-// Record.
+// Package history watches the jobs and pods of a namespace. It records each version of a job and the last version of
+// each pod, and checks each version of a job against the invariants of every status. A test that records a history
+// therefore tests these invariants too. Start reading at Record.
 package history
 
 import (
@@ -30,9 +30,9 @@ type History struct {
 	s *namespace.Test
 
 	mu   sync.Mutex
-	jobs map[string][]client.Object // by name, without versions that leave the status unchanged
-	pods map[types.UID]*corev1.Pod  // last seen versions
-	seen map[string]time.Time       // when an event was first seen: a pod by its UID, JOB/PHASE, JOB/pods, JOB/gone
+	jobs map[string][]client.Object // all versions, by name
+	pods map[types.UID]*corev1.Pod  // the last version of each pod
+	seen map[string]time.Time       // when an event was first seen; see FirstSeen
 }
 
 // Record records the namespace of a test until the test ends.
@@ -43,7 +43,7 @@ func Record(s *namespace.Test) *History {
 	for _, k := range kinds.All {
 		wg.Go(func() {
 			see := func(objects []client.Object) bool { return h.seeJobs(k, objects) }
-			// This returns when ctx ends.
+			// Objects returns when ctx ends.
 			_ = watch.Objects(ctx, s.Client, jobs.ListOf(k), see, client.InNamespace(s.Namespace))
 		})
 	}
@@ -64,7 +64,7 @@ func (h *History) see(what string) {
 	}
 }
 
-// AwaitSeen waits until an event has been seen. FirstSeen describes the names of events.
+// AwaitSeen waits until an event has been seen. FirstSeen lists the events.
 func (h *History) AwaitSeen(what string) {
 	h.s.Helper()
 	h.s.Await(what+" is seen", func() error {
@@ -77,8 +77,9 @@ func (h *History) AwaitSeen(what string) {
 	})
 }
 
-// FirstSeen returns the time at which an event was first seen. The events are the UID of a pod, JOB/PHASE, JOB/pods and
-// JOB/gone.
+// FirstSeen returns the time at which an event was first seen, and ends the test if it has not been seen. what is the
+// UID of a pod for the first version of the pod, JOB/PHASE for a phase of a job, JOB/pods for the first pod of a job,
+// or JOB/gone for the deletion of a job.
 func (h *History) FirstSeen(what string) time.Time {
 	h.s.Helper()
 	h.mu.Lock()
@@ -128,7 +129,8 @@ func (h *History) seePods(objects []client.Object) bool {
 	return false
 }
 
-// check checks a version of a job against the invariants of every status and of every change of a status.
+// check checks the version j of a job against the invariants of every status, and its changes since the version last
+// against the invariants of changes. last is nil for the first version.
 func (h *History) check(last, j client.Object) {
 	now := jobs.StatusOf(j)
 	if len(now.Conditions) == 0 && now.Phase == "" {
@@ -186,8 +188,8 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 		wrong("the aggregate %+v adds up to %d, want %d", a, sum, want)
 	}
 	total := checkTasks(now, job, wrong)
-	// Each counted incident counts for a replica. In scope Replica, the replicas that fail with it restart for their
-	// own failures.
+	// Each charged incident is also charged to the replica that began it. In scope Replica, other replicas that fail
+	// during the incident are charged too, so the sum may be larger.
 	if total < now.BackoffCount || now.Restarts < now.BackoffCount {
 		wrong("%d incidents are charged, of %d, and all restarts add up to %d", now.BackoffCount, now.Restarts, total)
 	}
@@ -196,7 +198,7 @@ func checkCounts(j client.Object, wrong func(string, ...any)) {
 	}
 }
 
-// checkTasks checks the statuses of all replicas and returns the number of their restarts.
+// checkTasks checks the restart counts of all roles and replicas, and returns the sum of the roles' counts.
 func checkTasks(now *batch.JobStatus, job *engine.Job, wrong func(string, ...any)) (total int32) {
 	limits := map[string]*int32{}
 	for i := range job.Roles {
@@ -210,7 +212,7 @@ func checkTasks(now *batch.JobStatus, job *engine.Job, wrong func(string, ...any
 				wrong("%d restarts of %s, beyond its limit of %d", r.RestartCount, r.Name, *limit)
 			}
 		}
-		// The count of the role includes the restarts of replicas that a scaling removed.
+		// The count of the role includes the restarts of replicas that were removed by scaling.
 		if sum > task.RestartCount || sum < task.RestartCount && job.Elastic == nil {
 			wrong("the restarts of the replicas of %s add up to %d, not to %d", task.Type, sum, task.RestartCount)
 		}
@@ -275,7 +277,7 @@ func (h *History) current(ctx context.Context) error {
 	return nil
 }
 
-// Phases returns the phases of a job, in order.
+// Phases returns the phases through which a job has gone, in order.
 func (h *History) Phases(job string) []batch.JobPhase {
 	h.s.Helper()
 	h.CatchUp()
@@ -304,7 +306,8 @@ func (h *History) FirstIn(job string, phase batch.JobPhase) client.Object {
 	return nil
 }
 
-// Writes counts the status writes of a job.
+// Writes returns the number of status writes of a job. It counts the versions whose generation equals that of the
+// version before.
 func (h *History) Writes(job string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -334,5 +337,5 @@ func (h *History) Attempts(replica string) []*corev1.Pod {
 	return out
 }
 
-// AttemptOf returns the label with the number of a pod's attempt of its replica.
+// AttemptOf returns the number of a pod's attempt, which is the value of a label.
 func AttemptOf(p *corev1.Pod) string { return p.Labels[batch.LabelReplicaAttempt] }

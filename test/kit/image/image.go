@@ -19,7 +19,7 @@ import (
 
 // Image describes an image with one layer. All files belong to root.
 type Image struct {
-	// Names holds the full names of the image, each with its registry and tag.
+	// Names holds the full names of the image, each with its registry and tag. There is at least one.
 	Names []string
 	// Files maps paths in the image to files and directories of this machine. A directory is added with its contents.
 	Files map[string]string
@@ -28,7 +28,8 @@ type Image struct {
 	// Entrypoint and Env are the default command and environment of a container.
 	Entrypoint []string
 	Env        []string
-	// Skip reports whether to leave out a file of a directory, given its path on this machine. It may be nil.
+	// Skip reports whether to leave out a file or subdirectory of a directory, given its path on this machine. It may
+	// be nil.
 	Skip func(path string, entry fs.DirEntry) bool
 }
 
@@ -102,7 +103,8 @@ func (w *writer) addAll(i Image) error {
 	return w.Close()
 }
 
-// addTree writes a file, or a directory with its contents.
+// addTree writes the file or directory from, with its contents, at the path to. It resolves from if it is a symbolic
+// link.
 func (w *writer) addTree(to, from string) error {
 	from, err := filepath.EvalSymlinks(from)
 	if err != nil {
@@ -135,7 +137,7 @@ func (w *writer) addTree(to, from string) error {
 	})
 }
 
-// file writes one file, which all users may read, and the directories above it.
+// file writes one file and the directories above it. All users may read the file.
 func (w *writer) file(name, path string) error {
 	if err := w.parents(name); err != nil {
 		return err

@@ -87,10 +87,10 @@ func Role(name string, replicas int32, command ...string) batch.ReplicaSpec {
 		Containers: []corev1.Container{{Name: "main", Image: "example.org/none", Command: command}}}}}
 }
 
-// Unlimited is a restart limit without a bound.
+// Unlimited is the value of limit with which Restarting sets no limit.
 const Unlimited = -1
 
-// Restarting returns a role with a restart policy. If limit is Unlimited, the policy has no limit.
+// Restarting returns the role with a restart policy. If limit is Unlimited, the policy has no limit.
 func Restarting(r batch.ReplicaSpec, policy batch.RestartPolicyType, limit int32) batch.ReplicaSpec {
 	r.RestartPolicy = &batch.RestartPolicy{Policy: policy}
 	if limit != Unlimited {

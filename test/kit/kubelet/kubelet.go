@@ -1,5 +1,5 @@
 // Package kubelet simulates the effects of a scheduler and of kubelets on pods, as far as they are visible in the API
-// server. It starts no processes. Start reading at Start and at the commands of pods.
+// server. It starts no processes. Start reading at Start and at the constants, which are the commands of pods.
 package kubelet
 
 import (
@@ -24,8 +24,8 @@ import (
 const (
 	// Run makes the pod run until End is called for it or it is deleted.
 	Run = "run"
-	// Exit makes the pod exit with the code for the replica's attempt. The codes follow the command: the first one
-	// applies to the first attempt, and so on; the last one applies to all later attempts.
+	// Exit makes the pod exit with the code of the replica's attempt. The codes follow the word, one for each
+	// attempt; the last one also applies to all later attempts.
 	Exit = "exit"
 	// RunBound is Run for a pod that another scheduler binds to a node.
 	RunBound = "run-bound"
@@ -38,7 +38,8 @@ const (
 const (
 	// NodeKey is the key of a nodeSelector that names the pod's node.
 	NodeKey = "node"
-	// LostPrefix is the beginning of the names of nodes on which pods start and never terminate.
+	// LostPrefix is the beginning of the names of lost nodes. Pods start there, but their deletion is never
+	// completed.
 	LostPrefix = "lost"
 
 	defaultNode = "usual"
@@ -57,7 +58,8 @@ type kubelet struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// Start runs a kubelet for all nodes until ctx ends. It continues after an outage of the API server.
+// Start starts a kubelet for all nodes and returns. The kubelet runs until ctx ends and continues after an outage of
+// the API server.
 func Start(ctx context.Context, core kubernetes.Interface) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
 	informer := informers.NewSharedInformerFactory(core, 0).Core().V1().Pods().Informer()
@@ -155,12 +157,12 @@ func exitCodeOf(pod *corev1.Pod) (int32, error) {
 	return int32(code), err
 }
 
-// End terminates the container of a pod with an exit code.
+// End reports that the container of a pod has just terminated with an exit code.
 func End(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32) error {
 	return EndAt(ctx, core, pod, code, metav1.Now())
 }
 
-// EndAt reports that the container of a pod terminated at a time in the past, as a late kubelet does.
+// EndAt does what End does for a container that terminated in the past, as a late kubelet does.
 func EndAt(ctx context.Context, core kubernetes.Interface, pod *corev1.Pod, code int32, at metav1.Time) error {
 	phase := corev1.PodSucceeded
 	if code != 0 {

@@ -23,11 +23,11 @@ import (
 type Logs struct {
 	mu   sync.Mutex
 	logs map[string]*podLog // by namespace and name of the pod
-	// silent holds the pods whose logs do not answer.
+	// silent holds the pods for whose logs no request is answered.
 	silent map[string]bool
 }
 
-// podLog is the log of a pod. changed is closed when it grows or ends.
+// podLog is the log of a pod. changed is closed when the log grows or ends, and then replaced.
 type podLog struct {
 	lines   []logLine
 	ended   bool
@@ -39,8 +39,8 @@ type logLine struct {
 	text string
 }
 
-// ServeLogs adds a node whose pods have logs, until the test ends. dir is the directory of the test's control plane. It
-// contains certificates that the API server trusts.
+// ServeLogs adds a node and serves the logs of its pods until the test ends. dir is the directory of the test's
+// control plane, which contains the certificate for the server.
 func ServeLogs(t testing.TB, core kubernetes.Interface, dir, node string) *Logs {
 	t.Helper()
 	l := &Logs{logs: map[string]*podLog{}, silent: map[string]bool{}}
@@ -52,7 +52,7 @@ func ServeLogs(t testing.TB, core kubernetes.Interface, dir, node string) *Logs 
 	server := &http.Server{Handler: l, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: time.Minute}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		// This returns when the test ends.
+		// ServeTLS returns when the test ends.
 		_ = server.ServeTLS(listener, filepath.Join(dir, "pki", "loopback.crt"), filepath.Join(dir, "pki", "loopback.key"))
 	})
 	t.Cleanup(func() {
@@ -90,7 +90,7 @@ func (p *podLog) change() {
 	p.changed = make(chan struct{})
 }
 
-// Write adds a line to the log of a pod.
+// Write adds a line with the timestamp at to the log of a pod.
 func (l *Logs) Write(namespace, pod string, at time.Time, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -46,12 +46,13 @@ type Ledger struct {
 	wrong   []string
 	// seen holds the names of all pods that have ever existed.
 	seen map[string]bool
-	// peak is the highest use of each queue so far. evictions is the number of pods that the scheduler has evicted.
+	// peak is the highest CPU use of each queue so far, in thousandths of a CPU. evictions is the number of pods that
+	// the scheduler has evicted.
 	peak      map[string]int64
 	evictions int
 }
 
-// gang is what the ledger has observed of a gang.
+// gang is the observed state of a gang.
 type gang struct {
 	min   int
 	pods  map[types.UID]*corev1.Pod
@@ -91,14 +92,15 @@ func Start(s *namespace.Test, rules Rules) *Ledger {
 	return l
 }
 
-// CheckAlso makes the ledger call check at every event. check returns a violation, or an empty string.
+// CheckAlso makes the ledger call check after every event. check returns a violation, or an empty string. It may call
+// Bound and AnyBound.
 func (l *Ledger) CheckAlso(check func() string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check = check
 }
 
-// Do calls f while the ledger does not handle events. f may call Bound.
+// Do calls f while the ledger does not handle events. f may call Bound and AnyBound.
 func (l *Ledger) Do(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +123,8 @@ func (l *Ledger) Evictions() int {
 	return l.evictions
 }
 
-// AnyBound reports whether a pod was ever bound. It may be called within Do and Await.
+// AnyBound reports whether a pod was ever bound. Only functions that are passed to Do, Await and CheckAlso may call
+// it.
 func (l *Ledger) AnyBound() bool { return len(l.nodes) > 0 }
 
 func holdsRoom(p *corev1.Pod) bool {
@@ -245,7 +248,8 @@ func (g *gang) count(which func(*corev1.Pod) bool) int {
 	return n
 }
 
-// Expect registers a gang before its first pod.
+// Expect makes the ledger check a gang, which needs at least minimum pods. Call it before the gang's first pod is
+// created.
 func (l *Ledger) Expect(name string, minimum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,8 +263,8 @@ func (l *Ledger) Forget(name string) {
 	delete(l.gangs, name)
 }
 
-// Bound returns the number of pods of a gang that have a node. Only functions that are passed to Do, Await and
-// CheckAlso may call it.
+// Bound returns the number of bound pods of a gang that count towards its minimum. Only functions that are passed to
+// Do, Await and CheckAlso may call it.
 func (l *Ledger) Bound(name string) int {
 	if g := l.gangs[name]; g != nil {
 		return g.count(member)
@@ -308,8 +312,9 @@ func (l *Ledger) Failed() bool {
 	return len(l.wrong) > 0
 }
 
-// Await waits until isTrue returns true. It calls isTrue after every event, while the ledger handles no other event, so
-// isTrue may call Bound. A violation fails the test at once.
+// Await waits until isTrue returns true. It calls isTrue again after events, while the ledger handles no other event,
+// so isTrue may call Bound and AnyBound. It may skip states, because several events can precede a call. A violation
+// ends the test at once.
 func (l *Ledger) Await(what string, isTrue func() bool) {
 	l.s.Helper()
 	deadline := time.After(await.Patience)

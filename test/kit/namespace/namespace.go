@@ -1,5 +1,5 @@
-// Package namespace gives each test a separate namespace on a plane, with the calls that most tests need. It does not
-// depend on particular tests or components: the test packages extend Test. Start reading at New.
+// Package namespace gives each test a separate namespace on a control plane, with the calls that most tests need. It
+// does not depend on particular tests or components: the test packages extend Test. Start reading at New.
 package namespace
 
 import (
@@ -29,7 +29,7 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// Test is a test that has a namespace on a plane.
+// Test is a test that has a namespace on a control plane.
 type Test struct {
 	*testing.T
 	*plane.Plane
@@ -64,10 +64,10 @@ func prefix(test string) string {
 	return name[:min(len(name), 40)] + "-"
 }
 
-// In returns the same namespace for a sub-test.
+// In returns a Test with the same namespace for a sub-test.
 func (s *Test) In(t *testing.T) *Test { return &Test{T: t, Plane: s.Plane, Namespace: s.Namespace} }
 
-// Beside returns the same test with another namespace. An empty namespace is for cluster-scoped objects.
+// Beside returns a Test for the same test with another namespace, which is empty for cluster-scoped objects.
 func (s *Test) Beside(namespace string) *Test {
 	return &Test{T: s.T, Plane: s.Plane, Namespace: namespace}
 }
@@ -92,7 +92,7 @@ func (s *Test) Await(what string, check func() error) {
 }
 
 // AwaitServiceAccount waits until the namespace has the objects that pods need: the default service account and the
-// root certificate. The plane must have a controller manager.
+// root certificate. The control plane must have a controller manager.
 func (s *Test) AwaitServiceAccount() {
 	s.Helper()
 	s.Await("the namespace has its service account and root certificate", func() error {
@@ -100,12 +100,12 @@ func (s *Test) AwaitServiceAccount() {
 	})
 }
 
-// Get reads the object with the name.
+// Get reads the object with the name in the test's namespace.
 func (s *Test) Get(name string, into client.Object) error {
 	return s.Client.Get(s.Context(), types.NamespacedName{Namespace: s.Namespace, Name: name}, into)
 }
 
-// Create creates an object.
+// Create creates an object in the test's namespace.
 func (s *Test) Create(o client.Object) {
 	s.Helper()
 	o.SetNamespace(s.Namespace)
@@ -238,7 +238,7 @@ func (s *Test) Dump() string {
 	return b.String()
 }
 
-// Gone returns nil if err is the error of a read that found no object, and an error if the object exists.
+// Gone returns nil if err, the result of a read, says that there is no such object. Otherwise it returns an error.
 func Gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // Main runs the tests of a package, up to parallel of them at the same time unless -parallel is set, stops the shared
-// planes, and exits.
+// control planes, and exits.
 func Main(m *testing.M, parallel int, shared ...interface{ Stop() }) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())

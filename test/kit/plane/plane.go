@@ -1,6 +1,6 @@
-// Package plane starts control planes for tests, with clients for them, and shares them between tests. testenv.Options
-// select the components of a plane, and package namespace provides namespaces for tests. Start reading at New. Shared
-// and Pool are the two ways to share a plane.
+// Package plane starts control planes for tests, with clients for them, and shares them between tests.
+// testenv.Options selects the components of a control plane, and package namespace provides namespaces for tests.
+// Start reading at New. Shared and Pool are the two ways to share a control plane.
 package plane
 
 import (
@@ -24,17 +24,18 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// Plane is an API server with the components that a test needs, and clients for it.
+// Plane is an API server with the components that a test needs, and clients for it. Client retries writes as Patient
+// does.
 type Plane struct {
 	Env    *testenv.Env
 	Client client.WithWatch
 	Core   kubernetes.Interface
 
 	mu   sync.Mutex
-	stop []func() // in the order of the calls of OnStop
+	stop []func() // called in reverse order
 }
 
-// New starts a plane. The caller must call Stop.
+// New starts a control plane. The caller must call Stop.
 func New(o testenv.Options) (*Plane, error) {
 	env, err := testenv.New(o)
 	if err != nil {
@@ -48,7 +49,7 @@ func New(o testenv.Options) (*Plane, error) {
 	return p, nil
 }
 
-// Start starts a plane that stops when the test ends.
+// Start starts a control plane that stops when the test ends.
 func Start(t testing.TB, o testenv.Options) *Plane {
 	t.Helper()
 	p, err := New(o)
@@ -78,14 +79,14 @@ func (p *Plane) connect() error {
 	return err
 }
 
-// OnStop makes Stop call f before it stops the plane. Functions that were added later are called earlier.
+// OnStop makes Stop call f before it stops the control plane. Functions that were added later are called earlier.
 func (p *Plane) OnStop(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop = append(p.stop, f)
 }
 
-// Launch starts a program that uses the plane. It is stopped with the plane.
+// Launch starts a program that uses the control plane. Stop kills the program.
 func (p *Plane) Launch(path string, args ...string) (*program.Program, error) {
 	child, err := program.Start(path, args, nil)
 	if err == nil {
@@ -94,7 +95,7 @@ func (p *Plane) Launch(path string, args ...string) (*program.Program, error) {
 	return child, err
 }
 
-// Stop stops the plane and everything on it. It can be called several times.
+// Stop calls the functions of OnStop and stops the control plane. It can be called several times.
 func (p *Plane) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Shared is a plane that several tests use at the same time. It is started when the first test requests it.
+// Shared is a control plane that several tests use at the same time. It is started when the first test requests it.
 type Shared struct {
 	start func() (*Plane, error)
 	once  sync.Once
@@ -13,10 +13,11 @@ type Shared struct {
 	err   error
 }
 
-// NewShared returns a shared plane that is started with start.
+// NewShared returns a shared control plane that is started with start.
 func NewShared(start func() (*Plane, error)) *Shared { return &Shared{start: start} }
 
-// Get returns the plane. It fails the test if the plane could not be started.
+// Get returns the control plane, and starts it if necessary. It ends the test if the control plane could not be
+// started.
 func (s *Shared) Get(t testing.TB) *Plane {
 	t.Helper()
 	s.once.Do(func() { s.plane, s.err = s.start() })
@@ -26,35 +27,35 @@ func (s *Shared) Get(t testing.TB) *Plane {
 	return s.plane
 }
 
-// Stop stops the plane if it was started.
+// Stop stops the control plane if it was started.
 func (s *Shared) Stop() {
 	if s.plane != nil {
 		s.plane.Stop()
 	}
 }
 
-// Pool lends each plane to one test at a time, so that the test may break it or change cluster-scoped state. Planes are
-// started when they are needed, and stopped as soon as no further test waits for one, because an idle plane takes
-// processor time from the other tests.
+// Pool lends each control plane to one test at a time, so that the test may break it or change cluster-scoped state.
+// Control planes are started when they are needed, and stopped as soon as no further test needs one, because an idle
+// control plane takes processor time from the other tests.
 type Pool struct {
 	start func() (*Plane, error)
-	lent  chan struct{} // has one element for each test that has a plane
+	lent  chan struct{} // has one element for each test that has a control plane
 
 	mu     sync.Mutex
-	wanted int      // tests that will request a plane or wait for one
-	idle   []*Plane // planes that no test uses
+	wanted int      // tests that still need a control plane
+	idle   []*Plane // control planes that no test uses
 }
 
-// NewPool returns a pool of at most n planes that are started with start.
+// NewPool returns a pool of at most n control planes that are started with start.
 func NewPool(n int, start func() (*Plane, error)) *Pool {
 	return &Pool{start: start, lent: make(chan struct{}, n)}
 }
 
-// Lend lets the test run in parallel with others and waits for a plane, which the test has to itself until it ends. The
-// plane of a failed test is not lent again.
+// Lend lets the test run in parallel with others and waits for a control plane, which the test has to itself until it
+// ends. The control plane of a failed test is not lent again.
 func (p *Pool) Lend(t *testing.T) *Plane {
 	t.Helper()
-	p.want() // all tests do this before the first parallel test continues, so that no plane is stopped too early
+	p.want() // all tests do this before the first parallel test continues, so that no control plane is stopped too early
 	t.Parallel()
 	return p.take(t)
 }
@@ -92,7 +93,7 @@ func (p *Pool) take(t *testing.T) *Plane {
 	return plane
 }
 
-// pop returns an idle plane, or nil if there is none.
+// pop returns an idle control plane to a test. If there is none, it returns nil, and the test must start one.
 func (p *Pool) pop() *Plane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +107,7 @@ func (p *Pool) pop() *Plane {
 	return plane
 }
 
-// push makes a plane idle. It returns false if no further test needs it.
+// push makes a control plane idle. It returns false, and does nothing, if no further test needs one.
 func (p *Pool) push(plane *Plane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +118,7 @@ func (p *Pool) push(plane *Plane) bool {
 	return true
 }
 
-// Stop stops the idle planes that remain after a failed run. No test may use a plane afterwards.
+// Stop stops the idle control planes, if any remain. No test may use a control plane afterwards.
 func (p *Pool) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

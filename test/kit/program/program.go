@@ -26,7 +26,8 @@ type Program struct {
 	ended chan struct{}
 }
 
-// Start starts a program. env contains variables as NAME=VALUE, which are added to the environment of the test process.
+// Start starts a program. env contains variables as NAME=VALUE, which are added to the environment of the test
+// process. The program runs until it exits or is killed.
 func Start(path string, args, env []string) (*Program, error) {
 	p := &Program{Log: &Log{}, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -44,7 +45,7 @@ func Start(path string, args, env []string) (*Program, error) {
 	return p, nil
 }
 
-// spawner returns the channel of the OS thread that starts all programs. The kernel kills a program when the thread
+// spawner returns the channel to the OS thread that starts all programs. The kernel kills a program when the thread
 // that started it exits, and Go ends a thread when the goroutine that has locked it exits.
 var spawner = sync.OnceValue(func() chan<- func() {
 	orders := make(chan func())
@@ -106,8 +107,8 @@ func (p *Program) Memory() (int, error) {
 	return resident * os.Getpagesize(), nil
 }
 
-// EndWith kills the program at the end of the test, and fails the test if the program has panicked. If the test has
-// failed, EndWith shows the end of the log.
+// EndWith kills the program at the end of the test, and fails the test if the log contains a panic. If the test has
+// failed, EndWith logs the end of the program's log.
 func (p *Program) EndWith(t testing.TB) {
 	t.Cleanup(func() {
 		p.Kill()
@@ -119,7 +120,7 @@ func (p *Program) EndWith(t testing.TB) {
 	})
 }
 
-// Tail returns the end of a long log.
+// Tail returns the last 4,000 bytes of a log.
 func Tail(log string) string {
 	const limit = 4000
 	return log[max(0, len(log)-limit):]

@@ -1,4 +1,4 @@
-// Package slowetcd makes the etcd of a plane slow, as an overloaded disk does. Start reading at Start.
+// Package slowetcd makes the etcd of a control plane slow, as an overloaded disk does. Start reading at Start.
 package slowetcd
 
 import (
@@ -16,8 +16,9 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// Start puts a relay in front of the plane's etcd until the test ends. The relay delays each request and each answer by
-// delay. Start restarts the API server, which must connect to the relay; the delays begin when it is ready.
+// Start puts a relay in front of the control plane's etcd until the test ends. The relay delays each request and each
+// answer by delay. Start restarts the API server, which must connect to the relay. The delays begin when the API
+// server is ready.
 func Start(w *namespace.Test, delay time.Duration) {
 	w.Helper()
 	socket := filepath.Join(w.Env.Dir, "etcd.sock")
@@ -47,7 +48,7 @@ func Start(w *namespace.Test, delay time.Duration) {
 	r.delay.Store(int64(delay))
 }
 
-// relay forwards data between connections after a delay.
+// relay forwards data between the API server's connections and etcd's socket, target, after a delay.
 type relay struct {
 	target string
 	delay  atomic.Int64 // a time.Duration
@@ -62,7 +63,7 @@ func (r *relay) serve(listener net.Listener) {
 	for {
 		from, err := listener.Accept()
 		if err != nil {
-			return // it is closed
+			return // the listener is closed
 		}
 		to, err := net.Dial("unix", r.target)
 		if err != nil || !r.add(from, to) {
@@ -86,7 +87,7 @@ func (r *relay) add(all ...net.Conn) bool {
 	return !r.closed
 }
 
-// stop closes all connections.
+// stop closes all connections and waits until nothing is forwarded.
 func (r *relay) stop() {
 	r.mu.Lock()
 	r.closed = true
@@ -102,7 +103,7 @@ type chunk struct {
 	due  time.Time
 }
 
-// pass forwards data after the delay. It continues to read meanwhile, so that the delays do not add up.
+// pass forwards data after the delay. It reads further data during the delay, so that the delays do not add up.
 func (r *relay) pass(from, to net.Conn) {
 	defer to.Close()
 	chunks := make(chan chunk, 10_000)

@@ -1,5 +1,6 @@
-// Package watch watches lists of objects and continues after outages of the API server. Unlike an informer, it shows
-// every version of each object. Start reading at Objects.
+// Package watch watches lists of objects and continues after outages of the API server. It shows every version of
+// each object, except versions that appear while a watch is interrupted, because it then lists the objects again.
+// Start reading at Objects.
 package watch
 
 import (
@@ -19,7 +20,8 @@ import (
 const retryDelay = 50 * time.Millisecond
 
 // Objects calls see with all objects of a list, sorted by name: first with the current objects and then after every
-// change, until see returns true or ctx ends. If ctx ends first, Objects returns the last error of the API server.
+// change, until see returns true or ctx ends. If ctx ends first, Objects returns the last error of the API server, or
+// nil if there was none.
 func Objects(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) error {
 	var last error
 	for ctx.Err() == nil {
@@ -38,7 +40,7 @@ func Objects(ctx context.Context, c client.WithWatch, list client.ObjectList, se
 	return last
 }
 
-// once lists and watches until see returns true or the watch ends.
+// once lists and watches until see returns true or the watch ends. It returns true if see did.
 func once(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) (bool, error) {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return false, err
@@ -88,7 +90,7 @@ func sorted(all map[string]client.Object) []client.Object {
 	return out
 }
 
-// Typed converts objects to their type.
+// Typed converts objects to type T. It panics if an object has another type.
 func Typed[T client.Object](objects []client.Object) []T {
 	out := make([]T, len(objects))
 	for i, o := range objects {
@@ -97,5 +99,5 @@ func Typed[T client.Object](objects []client.Object) []T {
 	return out
 }
 
-// Named selects the object with a name.
+// Named returns an option that selects the object with a name.
 func Named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
