@@ -1,4 +1,4 @@
-# `make help` lists the targets. They need Go, make and a POSIX shell.
+# `make help` lists the targets. All of them need Go, make and a POSIX shell.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
@@ -9,7 +9,8 @@ MODULES := . ./api ./internal/local/shim ./tools/packaging ./tools/monitoring
 
 VERSION := $(shell git describe --tags --match 'v*' --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X tensorstack.dev/batch/internal/version.Version=$(VERSION)
-# Leaves out our own version, so that a commit without code changes does not link the largest program again.
+# These flags leave out the product's version, so that a commit without code changes does not link the largest programs
+# again.
 LOCAL_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 
 .PHONY: help
@@ -57,12 +58,12 @@ release: ## Write all files of a release to dist/: command lines, programs, char
 ##### Test
 
 # The packages that take longest start first, so that they do not run alone at the end. Three packages run at a time,
-# because each may start its own API servers and waits most of the time. Vet is off, because `go test` would vet all of
-# Kubernetes for two minutes; `make lint` vets this module. A test program without debug information is linked in half
-# the time.
+# because each may start its own API servers and mostly waits for them. Vet is off, because `go test` would take two
+# minutes to vet all of Kubernetes; `make lint` vets this module. Without debug information, a test program is linked in
+# half the time.
 TESTFLAGS := -vet=off -ldflags='-s -w -linkmode=internal'
 LONGEST := ./test/integration ./test/scheduler ./internal/sim
-# The packages whose tests use whole clusters: `make e2e`.
+# The tests of these packages use whole clusters. `make e2e` runs them.
 CLUSTERS := ./test/e2e ./internal/local/localcmd
 
 .PHONY: test
@@ -90,7 +91,7 @@ cover: export T9K_LOCAL = $(BIN)/t9k-local
 cover: build ## Print how much of the controller, of queues and of the webhook their own tests cover; fail below 80 % (20 seconds)
 	@hack/cover 80 ./internal/jobcontroller ./internal/queue ./internal/webhook
 
-# More worlds, steps and clusters than `make test` takes. The number of explored states is printed.
+# `make test` uses fewer worlds, steps and clusters. The first command prints the number of explored states.
 .PHONY: test-sim
 test-sim: ## Simulate 5,000 worlds and 12,000 clusters, and explore every order of events of small jobs, four steps deep (2 minutes)
 	@go test -vet=off -count 1 -timeout 30m -v -run '^TestEveryOrder$$' ./internal/sim -depth 4
@@ -115,8 +116,8 @@ e2e-upgrade: export T9K_LOCAL = $(BIN)/t9k-local
 e2e-upgrade: build ## Upgrade, downgrade and remove the chart with Helm while jobs and gangs run (3 minutes); needs root and the git history
 	@go test -vet=off -timeout 20m -v -run '^TestJobsSurviveUpgradeAndRemoval$$' ./test/upgrade -upgrade
 
-# `make e2e` runs jobs and a gang on a whole cluster that emulates the oldest version. Two versions at a time use the
-# processor while tests wait.
+# `make e2e` runs jobs and a gang on a whole cluster that emulates the oldest version. Two versions are tested at the
+# same time, because the tests of one version often leave the processor idle.
 .PHONY: test-versions
 test-versions: build ## Run the integration tests, and jobs on a whole cluster, on API servers that emulate each older supported Kubernetes
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(addprefix test-version-,1.33 1.34 1.35)
@@ -129,7 +130,7 @@ test-version-%:
 	@go test -vet=off -count 1 -timeout 30m ./test/integration
 	@go test -vet=off -count 1 -timeout 10m -run '^TestJobsRunOnOlderKubernetes$$' ./test/e2e
 
-# The control plane of the oldest supported Kubernetes, built from its own modules.
+# These are the version of the oldest supported Kubernetes and the linker flags of its control plane.
 OLDEST := 1.33
 OLDEST_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=v1.33.13 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=33
 
@@ -184,7 +185,7 @@ bench: build ## Compare jobs/s, CPU and requests with batch/v1 Job (BENCH: regex
 
 ##### Code
 
-# Compares the files before and after, so that uncommitted work can be verified too.
+# This compares the files before and after, so that it works with uncommitted changes too.
 .PHONY: verify
 verify: ## Generate, format and lint; fail if that changes a file or finds anything
 	@mkdir -p $(BIN) && hack/checksums >$(BIN)/before
@@ -219,7 +220,7 @@ TOOL_PACKAGES := \
 	k8s.io/code-generator/cmd/applyconfiguration-gen \
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 
-# Users install Helm themselves. This version matches the Helm library that the chart tests use.
+# The tests use the version of Helm whose library the chart tests use. Users install Helm themselves.
 $(TOOLS)/helm: tools/packaging/go.mod
 	@cd tools/packaging && GOBIN=$(TOOLS) go install helm.sh/helm/v4/cmd/helm@$$(go list -m -f '{{.Version}}' helm.sh/helm/v4)
 	@touch $@
@@ -239,7 +240,7 @@ $(TOOLS)/%: tools/go.mod tools/go.sum
 licenses: ## Check and print the licences of all modules that are compiled into the programs
 	@$(PACKAGING) licenses
 
-# The database is https://vuln.go.dev. GOVULNDB names another one, such as file:///path/of/a/copy.
+# The default database is https://vuln.go.dev. GOVULNDB can name another one, such as file:///path/of/a/copy.
 .PHONY: vulncheck
 vulncheck: $(TOOLS)/govulncheck ## Look for known vulnerabilities in the code that the programs call; needs Go's vulnerability database (GOVULNDB)
 	@$(TOOLS)/govulncheck $${GOVULNDB:+-db $$GOVULNDB} ./cmd/...

@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestTablesOfExitCodes reads the table of exit codes and restart policies in the guide to each kind of training job,
-// and verifies each entry. The guide to a kind has the name of its framework.
+// TestTablesOfExitCodes verifies each entry of the table of exit codes and restart policies in the guide to each kind
+// of training job. The guide to a kind has the name of its framework.
 func TestTablesOfExitCodes(t *testing.T) {
 	for _, k := range kinds.All {
 		if k.Training == nil {
@@ -72,7 +72,7 @@ var (
 	remark = regexp.MustCompile(`\(.*\)`)
 )
 
-// tableOfCodes returns the rows of the table in a guide.
+// tableOfCodes returns the rows of the table of exit codes in a guide.
 func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
 	t.Helper()
 	data, err := os.ReadFile(guide)
@@ -113,7 +113,8 @@ func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
 	return rows
 }
 
-// outcome returns what happens to a job whose only replica ends with the exit code.
+// outcome returns what the table says about a job whose only replica ends with the exit code: restart, succeeded or
+// failed.
 func outcome(job *engine.Job, code int32) string {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	start := engine.Next(job, engine.Seen{Now: now, Status: &batch.JobStatus{}}, engine.Config{})

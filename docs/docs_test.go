@@ -21,7 +21,7 @@ import (
 
 const root = ".."
 
-// TestImportTable checks the table of packages in architecture.md against the actual imports.
+// TestImportTable compares the table of packages in architecture.md with the actual imports.
 func TestImportTable(t *testing.T) {
 	rows := importTable(t)
 	imports := map[string][]string{}
@@ -133,8 +133,8 @@ func importName(path string) string {
 	return ""
 }
 
-// TestPlacesOfAKind checks CONTRIBUTING's list of the files that name each kind of job against the tree, in both
-// directions.
+// TestPlacesOfAKind verifies that the list in CONTRIBUTING.md of the files that name each kind of job is complete and
+// has no other files.
 func TestPlacesOfAKind(t *testing.T) {
 	listed := placesOfAKind(t)
 	for _, kind := range kinds.All {
@@ -157,8 +157,8 @@ func TestPlacesOfAKind(t *testing.T) {
 		})
 	}
 	slices.Sort(found)
-	// The file of the conversion is named after the framework, which the list cannot express. Kubeflow's kinds are not
-	// kinds of this project.
+	// The file that converts a kind has the name of the framework, which the list cannot express. The packages named
+	// convert name Kubeflow's kinds, which are not kinds of this project.
 	found = slices.DeleteFunc(found, func(path string) bool {
 		return path == "internal/kinds/tensorflow.go" || strings.Contains(path, "convert")
 	})
@@ -167,7 +167,7 @@ func TestPlacesOfAKind(t *testing.T) {
 	}
 }
 
-// generatedRow is a line that hack/genkinds writes into a file that is written by hand.
+// generatedRow matches a line that hack/genkinds writes into a file that is otherwise written by hand.
 var generatedRow = regexp.MustCompile("(?m)^.*  # generated: .*$")
 
 var placeOfAKind = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
@@ -232,7 +232,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// step matches a step of architecture.md: a file and a function in it.
+// step matches a step in architecture.md, which names a file and a function in this file.
 var step = regexp.MustCompile("(?m)^[0-9]+\\. `([a-z/0-9_]+\\.go)`: `([A-Za-z]+)`")
 
 // TestArchitecturePlacesFunctionsInTheirFiles verifies that each function that architecture.md places in a file is
@@ -252,11 +252,11 @@ func TestArchitecturePlacesFunctionsInTheirFiles(t *testing.T) {
 var (
 	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	namedTest    = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`)
-	// prose is a line of a comment, apart from the examples of code in it.
+	// prose matches a line of a comment that is text and not an example of code.
 	prose = regexp.MustCompile(`(?m)(?:^|\s)// .*$`)
 )
 
-// TestNamesOfTestsExist verifies that each test exists that a page, a script or a comment names. After -run, the
+// TestNamesOfTestsExist verifies that every test that a page, a script or a comment names exists. After -run, the
 // beginning of a name is enough.
 func TestNamesOfTestsExist(t *testing.T) {
 	var pages []string

@@ -1,5 +1,5 @@
-// Command genkinds generates, from kinds.All, all text that names each kind of job, and fits the CRDs that
-// controller-gen has written. Its argument is the root of the tree. `make generate` calls it.
+// Command genkinds generates from kinds.All the files and lists that name every kind of job, and fits the CRDs that
+// controller-gen has written. Its argument is the root of the source tree. `make generate` calls it.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// generate writes all text that names each kind in the tree below root.
+// generate writes the files and lists that name every kind in the tree below root, and fits the CRDs.
 func generate(root string, all []kinds.Kind) error {
 	g := generator{root: root, all: all}
 	return errors.Join(g.scheme(), g.permissions(), g.schemas(), g.crds(), g.rows(), g.guide())
@@ -39,7 +39,7 @@ type generator struct {
 	all  []kinds.Kind
 }
 
-// each joins the texts that f returns for the kinds. It leaves out empty ones.
+// each joins the texts that f returns for the kinds. It leaves out empty texts.
 func (g generator) each(sep string, f func(kinds.Kind) string) string {
 	var texts []string
 	for _, k := range g.all {
@@ -109,7 +109,7 @@ func (g generator) schemas() error {
 	return nil
 }
 
-// crds lists the files of all CRDs for kustomize.
+// crds writes the kustomization that lists the files of all CRDs.
 func (g generator) crds() error {
 	const dir = "config/crd"
 	files, err := filepath.Glob(filepath.Join(g.root, dir, "*.yaml"))
@@ -129,7 +129,7 @@ func (g generator) crds() error {
 // it.
 var row = regexp.MustCompile(`(?m)^( *resources: )\[[^]]*\](  # generated: (.*))$`)
 
-// rows fills in the resources of webhooks and admission policies for jobs.
+// rows fills in the lists of resources that match row, such as those of webhooks and admission policies.
 func (g generator) rows() error {
 	files, err := filepath.Glob(filepath.Join(g.root, "config/*/*.yaml"))
 	if err != nil {
@@ -177,7 +177,7 @@ func (g generator) rows() error {
 	return nil
 }
 
-// scale returns the subresource by which the jobs of a kind are scaled, or nothing if they cannot be.
+// scale returns the subresource with which the jobs of a kind are scaled; empty if they cannot be scaled.
 func scale(k kinds.Kind) string {
 	if !k.Elastic {
 		return ""

@@ -33,7 +33,8 @@ var lines = []struct{ file, after, line string }{
 }
 
 // TestNewKind verifies that a kind of job needs only its types, a file that converts and validates it, a line in
-// kinds.All, test data, a guide and an example, and that `make generate` writes everything else.
+// kinds.All, test data, an example, a guide and a line about the guide in README.md, and that `make generate` writes
+// everything else.
 func TestNewKind(t *testing.T) {
 	if !*withNewKind {
 		t.Skip("compiles all tests in a copy of the tree: make test-newkind")
@@ -84,7 +85,7 @@ func TestNewKind(t *testing.T) {
 	t.Logf("%d files touched by hand", len(byHand))
 }
 
-// testsOfKinds returns the packages other than kinds whose tests use the kinds of job and need no cluster.
+// testsOfKinds returns the packages, other than kinds, whose tests use the kinds of job and need no cluster.
 func testsOfKinds(t *testing.T, root string) []string {
 	t.Helper()
 	const imports = "{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}"

@@ -42,7 +42,7 @@ func TestAttemptsInLogs(t *testing.T) {
 
 	b = open(t, serveStage(t, restarted().stage, nil))
 	b.visit(job)
-	b.shows("exit code 1") // the console has seen the earlier pod, which comes and goes after its caches are filled
+	b.shows("exit code 1") // the console has now seen the earlier pod, which only watch events contain
 	b.visit(logs + "?replica=worker-1")
 	b.shows("attempt 1: exit code 1, ", "The logs of earlier attempts cannot be shown", "12 lines, live")
 	b.looksGood()

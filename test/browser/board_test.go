@@ -23,7 +23,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// logged is a job with a TensorBoard.
+// logged is the manifest of a job with a TensorBoard.
 const logged = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: PyTorchTrainingJob, metadata: {name: NAME},
 spec: {tensorboardSpec: {image: tensorboard, logDir: {s3: {secretRef: {name: keys}, uri: ["s3://bucket/runs"]}}},
 replicaSpecs: [{type: worker, replicas: 1, template: {spec: {containers: [{name: pytorch, image: busybox, command: [sleep, "1000000"]}]}}}]}}`
@@ -38,8 +38,8 @@ func addStandIn(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// tensorBoard opens the TensorBoard of a job, and verifies that its page receives no cookie and cannot access the
-// console.
+// tensorBoard opens the TensorBoard of a job, also after it was suspended, and verifies that its page is isolated from
+// the console.
 func (l *live) tensorBoard(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		require.Missing(t, "python3")
@@ -77,7 +77,7 @@ func (l *live) tensorBoard(t *testing.T) {
 	l.boardThatCannotStart(t)
 }
 
-// boardThatCannotStart opens a TensorBoard whose Secret does not exist.
+// boardThatCannotStart opens a TensorBoard whose Secret does not exist, and verifies that the page names the Secret.
 func (l *live) boardThatCannotStart(t *testing.T) {
 	b := open(t, l.console)
 	path := l.create(strings.Replace(logged, "{name: keys}", "{name: no-such-keys}", 1), "unlogged")
@@ -89,7 +89,8 @@ func (l *live) boardThatCannotStart(t *testing.T) {
 	why.looksGood()
 }
 
-// boardIsApart verifies that a page from the pod of another user cannot read the console or change a job.
+// boardIsApart verifies that TensorBoard receives no cookie of the console, and that its page cannot read the console
+// or change a job.
 func (l *live) boardIsApart(t *testing.T, board *tab, at, path string) {
 	evaluate[string](board, "document.cookie = 'other-program=secret; path=/'")
 	if seen := evaluate[string](board, "fetch('headers', {credentials: 'include'}).then(() => fetch('headers')).then(r => r.text())"); strings.Contains(seen, "Cookie") || !strings.Contains(seen, "localhost:") {
@@ -123,7 +124,7 @@ func (l *live) boardIsApart(t *testing.T, board *tab, at, path string) {
 	}
 }
 
-// boardHasOneName requests a TensorBoard under other names of this machine.
+// boardHasOneName verifies that a TensorBoard is served only under the name localhost.
 func (l *live) boardHasOneName(t *testing.T, at string) {
 	port, _, _ := strings.Cut(strings.TrimPrefix(at, "http://localhost:"), "/")
 	for host, want := range map[string]int{"localhost:" + port: 200, "evil.example:" + port: 403, "127.0.0.1:" + port: 307, "localhost.evil.example": 403} {
@@ -169,7 +170,7 @@ func (l *live) boardWithoutScript(t *testing.T, path, at string) {
 	}
 }
 
-// suspend suspends a TensorBoard and waits until the operator has done it.
+// suspend sets spec.suspend of a TensorBoard to yes, and waits until the TensorBoard is suspended.
 func (l *live) suspend(name string, yes bool) {
 	l.Helper()
 	tb := &tensorboard.TensorBoard{}

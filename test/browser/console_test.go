@@ -22,17 +22,17 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// manifest is a job with two replicas, which print lines and run until they are stopped.
+// manifest is the manifest of a job with two replicas, which print lines and run until they are stopped.
 const manifest = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: GenericJob, metadata: {name: NAME},
 spec: {replicaSpecs: [{type: worker, replicas: 2, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: busybox,
 command: [sh, -c, "for i in $(seq 200); do echo line $i; done; echo 'ValueError: <b>bad</b>'; for i in $(seq 200); do echo line $i; done; exec sleep 1000000"]}]}}}]}}`
 
-// failing is a job that fails, with a name and an output that a page must show as plain text.
+// failing is the manifest of a job that fails and whose output contains HTML, which a page must show as plain text.
 const failing = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: GenericJob, metadata: {name: NAME},
 spec: {replicaSpecs: [{type: worker, template: {spec: {containers: [{name: main, image: busybox, terminationMessagePolicy: FallbackToLogsOnError,
 command: [sh, -c, "printf '<script>alert(1)</script>\\033[31mred\\033[0m \\342\\200\\256reversed'; exit 3"]}]}}}]}}`
 
-// elastic is a paused job whose number of replicas can be changed.
+// elastic is the manifest of a paused job whose number of replicas can be changed.
 const elastic = `{apiVersion: batch.tensorstack.dev/v1beta1, kind: PyTorchTrainingJob, metadata: {name: NAME},
 spec: {runMode: {pause: {enabled: true}}, elastic: {enabled: true, minReplicas: 2, maxReplicas: 4}, torchrunConfig: {enabled: true, procPerNode: "1"},
 replicaSpecs: [{type: node, restartPolicy: OnFailure, template: {spec: {containers: [{name: pytorch, image: pytorch}]}}}]}}`
@@ -179,7 +179,7 @@ func (l *live) liveUpdate(t *testing.T) {
 	}
 }
 
-// buttons presses every button of a job's page. It first cancels an action, and then confirms each.
+// buttons presses every button of a job's page. It cancels the first action, and then confirms each action.
 func (l *live) buttons(t *testing.T, run, elastic string) {
 	b := open(t, l.console)
 	b.visit(run)
@@ -233,8 +233,8 @@ func (l *live) buttons(t *testing.T, run, elastic string) {
 	b.shows("is scaling to 3 replicas.")
 }
 
-// updateDuringAClick verifies that a click counts if its row changes between press and release, that the row then shows
-// the change, and that the menu of the right button does not stop updates.
+// updateDuringAClick verifies that a click takes effect if its row changes between press and release, that the row then
+// shows the change, and that the context menu does not stop updates.
 func (l *live) updateDuringAClick(t *testing.T) {
 	l.create(manifest, "held")
 	b := open(t, l.console)
@@ -389,8 +389,7 @@ func (b *tab) reachable() {
 	}
 }
 
-// refused verifies the checks of this package themselves: looksGood finds defects, and a tab notices if a page runs or
-// loads anything except the console's own files.
+// refused tests the checks of this package: looksGood finds defects, and a tab reports an inline script or style.
 func (l *live) refused(t *testing.T) {
 	b := open(t, l.console)
 	b.visit("/")

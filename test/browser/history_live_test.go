@@ -34,7 +34,7 @@ func record(t *testing.T, kubeconfig string, config *rest.Config) string {
 func (l *live) history(t *testing.T, failed string) {
 	b := open(t, l.console)
 	b.visit(failed + "/logs")
-	b.shows("reversed") // the log is readable, so the archive contains it once it contains the end of the job
+	b.shows("reversed") // the log can be read, so the archive contains it once it contains the end of the job
 	b.visit("/history?ns=" + l.Namespace + "&q=fails")
 	b.awaitsReload("the archive has the failed job", "document.querySelector('.past .bad')")
 	b.visit(failed)

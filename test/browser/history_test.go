@@ -144,7 +144,7 @@ func (s *scene) keepJobs(t testing.TB, b *store.Batch) map[string]*archive.Job {
 	return owners
 }
 
-// month returns a scene with the jobs of a month.
+// month returns a scene with 70 jobs of about a month.
 func month() *scene {
 	s := &scene{&stage{log: logText}, time.Now().UTC().Truncate(time.Second)}
 	at := func(rank int32) string { return fmt.Sprintf("gpu-%d", rank/8) }
@@ -167,7 +167,7 @@ func month() *scene {
 	return s
 }
 
-// ages returns a scene with 150 jobs with long names, one of which had 1,200 replicas.
+// ages returns a scene with 150 jobs with long names, and a job that had 1,200 replicas.
 func ages() *scene {
 	s := &scene{&stage{log: strings.Repeat(logText, 20)}, time.Now().UTC().Truncate(time.Second)}
 	at := func(rank int32) string {

@@ -94,7 +94,8 @@ func TestManyJobs(t *testing.T) {
 	})
 }
 
-// TestNodesListTheirUsers verifies that the keyboard alone shows on a phone whose the parts of a node are, as text.
+// TestNodesListTheirUsers verifies that, on a phone and with the keyboard alone, a user can list as text the jobs that
+// use a node.
 func TestNodesListTheirUsers(t *testing.T) {
 	b := open(t, serveStage(t, typical().stage, nil))
 	b.size(360, 740)

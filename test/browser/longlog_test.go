@@ -161,7 +161,7 @@ func TestLogStateIsInTheAddress(t *testing.T) {
 	b.awaits("the last line is shown again, because the page follows", lineVisible(longLog)+` && document.getElementById('follow').checked`)
 }
 
-// TestLogIsBounded verifies that a page keeps a bounded number of lines of a log that grows.
+// TestLogIsBounded verifies that a page keeps a limited number of lines of a log that grows.
 func TestLogIsBounded(t *testing.T) {
 	s := talkative()
 	b := open(t, serveStage(t, s.stage, nil))
@@ -255,8 +255,7 @@ type link struct {
 	down atomic.Bool
 }
 
-// behindLink puts a link, which the test can interrupt, before a console. It returns the link and the console at its
-// address.
+// behindLink puts a link in front of a console. It returns the link and a console with the link's address.
 func behindLink(t *testing.T, c *console) (*link, *console) {
 	t.Helper()
 	to, err := url.Parse(c.base)
@@ -388,8 +387,8 @@ func BenchmarkLongLog(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// longestTask is an expression for the length of the longest task that blocked the page since a given time; 0 if none
-// took 50 ms.
+// longestTask is an expression for the duration in milliseconds of the longest task that blocked the page since the
+// time from; 0 if no task took 50 ms.
 const longestTask = `new Promise(done => {
 	const from = 0, watch = new PerformanceObserver(list => {
 		watch.disconnect();

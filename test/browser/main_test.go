@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// stopChromium stops the browser and waits until it has exited; nil until it has started.
+// stopChromium stops the browser and waits until it has exited. It is nil until the browser has started.
 var stopChromium func()
 
 // chromium starts the browser that all tests share and returns its context. Without Chromium, it skips the test, or
@@ -82,7 +82,7 @@ type console struct {
 	first, base string
 }
 
-// serve starts `t9k ui` with a kubeconfig, and stops it when the test ends.
+// serve starts `t9k ui` with a kubeconfig. The command stops when the test ends.
 func serve(t testing.TB, kubeconfig string) *console {
 	t.Helper()
 	p, err := program.Start(binary(), []string{"ui", "--no-browser", "--kubeconfig", kubeconfig}, nil)

@@ -74,7 +74,7 @@ func typical() *scene {
 	return s
 }
 
-// enormous returns a stage with 1,200 jobs with long names, one of which has 1,200 replicas, on 150 nodes.
+// enormous returns a stage with 150 nodes, a job with 1,200 replicas, and 1,200 waiting jobs with long names.
 func enormous() *scene {
 	s := &scene{&stage{log: strings.Repeat(logText, 500)}, time.Now()}
 	for i := range 150 {
@@ -92,8 +92,8 @@ func enormous() *scene {
 	return s
 }
 
-// broken returns a stage on which nothing works: no node is ready, a closed queue is above its quota, and jobs fail or
-// wait with long messages.
+// broken returns a stage with failures everywhere: no node is ready, a closed queue is above its quota, and jobs fail,
+// restart or wait with long messages.
 func broken() *scene {
 	s := &scene{&stage{}, time.Now()}
 	for i := range 3 {
@@ -140,7 +140,7 @@ spec:
                 limits: {nvidia.com/gpu: 2}
 `
 
-// typed holds the text to enter on the page Submit, by the scene and the name of the picture.
+// typed holds the text to enter on the page Submit, by the name of the scene and of the picture, separated by a space.
 var typed = map[string]string{
 	"typical submit": gpus,
 	"typical faults": strings.NewReplacer("replicas: 4", "replica: 4", "image:", "imgae:", "64Gi", "64 GB", "- type: node", "- type: node\n      restartPolicy: Sometimes").Replace(gpus),
@@ -200,7 +200,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// write writes a picture with at most 256 colours, which takes a third of the space.
+// write writes a picture with at most 256 colours, which takes a third of the space of the original.
 func write(path string, data []byte) error {
 	full, err := png.Decode(bytes.NewReader(data))
 	if err != nil {
@@ -255,8 +255,9 @@ func distance(a, b color.RGBA) int {
 	return r*r + g*g + d*d
 }
 
-// picture takes pictures of the current page in both themes: for the documentation, those of typical data and of the
-// heat map; with T9K_ALL_PICTURES set, those of all data in three widths.
+// picture takes pictures of the current page in both themes. By default, it takes the pictures of the documentation:
+// the pages with typical data, and the heat map of the job with 1,200 replicas. If T9K_ALL_PICTURES is set, it takes
+// all pages in three widths.
 func (b *tab) picture(scene, page string, width int64) {
 	b.Helper()
 	if *pictures == "" {

@@ -26,14 +26,14 @@ func (s *scene) ago(d time.Duration) metav1.Time {
 	return metav1.NewTime(s.now.Add(-d).Truncate(time.Second))
 }
 
-// play describes a job on a scene. Durations are relative to the present: how long ago something happened.
+// play describes a job on a scene. Its durations say how long ago something happened.
 type play struct {
 	namespace, name, queue, user string
 	phase                        batch.JobPhase
 	replicas, running            int32
 	gpus                         string
 	created, started, ended      time.Duration
-	// crashed is when rank 1 failed with an exit code and was replaced; 0 if it was not.
+	// crashed is how long ago rank 1 failed with an exit code and was replaced; 0 if it was not replaced.
 	crashed time.Duration
 	message string
 	node    func(rank int32) string

@@ -36,7 +36,7 @@ const (
 	signedIn        = "oidc:id2"
 )
 
-// trusted is the client whose tokens the API server trusts; it rejects those of untrusted.
+// trusted is the client whose tokens the API server trusts. The API server rejects the tokens of the client untrusted.
 const (
 	trusted, untrusted = "t9k-console", "another-program"
 	clientSecret       = "secret-of-the-console"
@@ -69,7 +69,8 @@ func newIdentities(t *testing.T, addresses map[string]string) *identities {
 	return &identities{namespace.New(t, p), issuer, ca}
 }
 
-// console starts the console of an installation as a client of the provider. end stops it before the end of the test.
+// console starts the console of an installation as a client of the provider. The console stops when the test calls end
+// or ends.
 func (i *identities) console(address, client string) (c *console, end func()) {
 	i.Helper()
 	secret := filepath.Join(i.TempDir(), "secret")
@@ -125,8 +126,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestUsersSignInAndOut verifies that users can sign in to the console of an installation, and out of it, with a
-// provider that the API server trusts.
+// TestUsersSignInAndOut verifies that users can sign in to the console of an installation with a provider that the API
+// server trusts, and can sign out.
 func TestUsersSignInAndOut(t *testing.T) {
 	chromium(t)
 	address, foreign := free(t), free(t)

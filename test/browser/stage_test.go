@@ -28,8 +28,8 @@ type stage struct {
 	// objects holds the objects by the plural of their kind; events holds the watch events that follow the list.
 	objects map[string][]any
 	events  map[string][]event
-	// log is the log of every pod; if it is empty, requests for logs fail as those of a node that does not answer.
-	// written delivers the lines that are appended while a client follows the log; nil if there are none.
+	// log is the log of every pod. If it is empty, requests for logs fail as if the node did not answer. written
+	// delivers the lines that are appended while a client follows the log; nil if there are none.
 	log     string
 	written chan string
 }
@@ -84,7 +84,7 @@ func (s *stage) add(plural string, o any) {
 	s.objects[plural] = append(s.objects[plural], o)
 }
 
-// ServeHTTP answers read requests and dry runs of creations.
+// ServeHTTP answers read requests and dry runs of creations, which it accepts without any check.
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	plural := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	meta := map[string]any{"resourceVersion": "1"}
 	switch {
-	case r.Method == http.MethodPost: // a dry run, which it accepts
+	case r.Method == http.MethodPost: // a dry run
 		object, _ := io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(object)
@@ -136,7 +136,7 @@ func (s *stage) serveLog(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")
-	s.mu.Unlock() // the reader requests the pod before it reads
+	s.mu.Unlock() // writing may block until the client reads, and the client requests the pod first
 	_, _ = io.WriteString(w, s.lines(r.URL.Query().Get("tailLines"), r.URL.Query().Get("sinceTime")))
 	s.mu.Lock()
 	s.hold(w, r, r.URL.Query().Get("follow") == "true")
@@ -208,7 +208,7 @@ const (
 	scheduler = "scheduler.tensorstack.dev/v1beta1"
 )
 
-// kindOf holds the version and the kind of each plural that the stage serves.
+// kindOf holds the API version and the kind of each plural that the stage serves.
 var kindOf = func() map[string][]string {
 	all := map[string][]string{
 		"pods": {"v1", "Pod"}, "nodes": {"v1", "Node"}, "events": {"v1", "Event"},

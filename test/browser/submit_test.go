@@ -24,7 +24,8 @@ func (b *tab) drops(name, text string) {
 		document.getElementById('submit-text').dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: data})); return true; })()`)
 }
 
-// submit enters a manifest, corrects its fault, runs it, and runs another manifest without JavaScript.
+// submit enters a manifest with an error, corrects the error, runs the job, and runs another manifest without
+// JavaScript.
 func (l *live) submit(t *testing.T) {
 	text := strings.ReplaceAll(manifest, "NAME", "typed")
 	b := open(t, l.console)

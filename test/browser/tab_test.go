@@ -19,8 +19,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// tab is a tab of the browser. The test fails if the browser reports an error or a warning, an exception, or a
-// violation of the Content-Security-Policy in it.
+// tab is a tab of the browser. The test fails if the browser reports an error, a warning, an exception or a violation
+// of the Content-Security-Policy in the tab.
 type tab struct {
 	testing.TB
 	*console
@@ -58,7 +58,7 @@ func newTab(t testing.TB, c *console) *tab {
 			t.Errorf("the browser complains: %s", text)
 		}
 	})
-	// The tab exists as long as the context of the first call.
+	// The tab closes when the context of the first call ends.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,8 @@ func newTab(t testing.TB, c *console) *tab {
 	return b
 }
 
-// hear records errors and warnings of the browser.
+// hear records the complaints of the browser: errors, warnings, exceptions and violations of the
+// Content-Security-Policy.
 func (b *tab) hear(event any) {
 	text := ""
 	switch e := event.(type) {
@@ -201,7 +202,7 @@ func (b *tab) shows(texts ...string) {
 	}
 }
 
-// at waits until the page has the given path and query.
+// at waits until the tab shows the page with the given path and query.
 func (b *tab) at(path string) {
 	b.Helper()
 	b.awaits("the page is "+path, "document.readyState === 'complete' && location.pathname + location.search === "+quoted(path))

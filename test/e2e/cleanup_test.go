@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// finishing creates a job and waits until rank 0 has decided its result. Rank 1 succeeds before that; the idle replica
-// keeps running.
+// finishing creates a job and waits until rank 0 has decided its result. Rank 1 succeeds before that, and the idle
+// replica keeps running. code is the exit code of rank 0.
 func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, role("worker", 2, gate.Obey), role("idle", 1, gate.Idle))

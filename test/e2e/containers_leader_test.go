@@ -20,7 +20,8 @@ import (
 // successor.
 const takeover = 15 * time.Second
 
-// acts holds, for each program with a leader, an example and the first action of the leader on it.
+// acts holds, for each program with a leader, an example and a condition for its pods that only an action of the leader
+// fulfils.
 var acts = []struct {
 	program, example, what string
 	done                   func([]*corev1.Pod) bool
@@ -29,7 +30,7 @@ var acts = []struct {
 	{"t9k-scheduler", "gang", "one has a node", func(p []*corev1.Pod) bool { return len(p) == 4 && p[0].Spec.NodeName != "" }},
 }
 
-// outages holds the faults of a leader. Each prevents the leader from acting until end is called.
+// outages holds the faults of a leader. Each of them prevents the leader from acting until the test calls end.
 var outages = map[string]func(c *containers, leader *corev1.Pod) (end func()){
 	"killed": (*containers).keepKilled,
 	"frozen": (*containers).keepFrozen,
@@ -101,8 +102,8 @@ func (c *containers) awaitLeader(program string) *corev1.Pod {
 	return leader
 }
 
-// keepKilled kills the process of a leader with SIGKILL, and again whenever the kubelet has restarted it, because it
-// could become the leader again.
+// keepKilled kills the process of a leader with SIGKILL, and again whenever the kubelet has restarted it, because the
+// restarted process could become the leader again.
 func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	id := leader.Status.ContainerStatuses[0].ContainerID
@@ -123,8 +124,8 @@ func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	return func() { cancel(); <-ended }
 }
 
-// keepFrozen freezes the process of a leader with SIGSTOP. end continues the process and waits until it has exited,
-// because another replica leads.
+// keepFrozen freezes the process of a leader with SIGSTOP. end continues the process and waits until the kubelet has
+// restarted it: the process exits when it finds that another replica leads.
 func (c *containers) keepFrozen(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	before := leader.Status.ContainerStatuses[0]

@@ -86,8 +86,8 @@ func (c *containers) checkNetworkPolicies() {
 	c.checkWebhookAnswers()
 }
 
-// requirePacketFilter skips the test, or fails it if all requirements must be met, unless the network policy controller
-// can work on this machine. It changes a setting only in the test's own network namespace.
+// requirePacketFilter skips the test unless the network policy controller can work on this machine. If all requirements
+// must be met, it fails the test instead. It changes a setting only in the test's own network namespace.
 func requirePacketFilter(t *testing.T) {
 	t.Helper()
 	for _, command := range [][]string{{"iptables", "-S"}, {"ipset", "list", "-name"}} {
@@ -101,7 +101,7 @@ func requirePacketFilter(t *testing.T) {
 	}
 }
 
-// enforcePolicies starts a network policy controller, which is stopped with the cluster.
+// enforcePolicies starts a network policy controller, which stops with the cluster.
 func (c *containers) enforcePolicies() *program.Program {
 	c.Helper()
 	path := os.Getenv("KUBEROUTER")

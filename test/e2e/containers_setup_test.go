@@ -36,8 +36,8 @@ type containerTools struct {
 	images string
 }
 
-// requireContainers finds the requirements of the tests with containers. Without them it skips the test, or fails it if
-// all requirements must be met.
+// requireContainers finds the programs and files that the tests with containers require. If any is missing, it skips
+// the test, or fails it if all requirements must be met.
 func requireContainers(t *testing.T) containerTools {
 	t.Helper()
 	if !*withContainers {
@@ -75,9 +75,9 @@ func requireContainers(t *testing.T) containerTools {
 	return tools
 }
 
-// requireNetworkNamespace skips the test, or fails it if all requirements must be met, unless it runs in a separate
-// network namespace. The bridge of the pods and the rules of the network policy controller disappear with the
-// namespace, and no other cluster sees them.
+// requireNetworkNamespace fails the test unless it runs in a separate network namespace, and sets up the loopback
+// interface there. The bridge of the pods and the rules of the network policy controller disappear with the namespace,
+// and no other cluster sees them.
 func requireNetworkNamespace(t *testing.T) {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
@@ -145,11 +145,11 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"typ
   "type": "host-local", "dataDir": "%s/addresses", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 
-// startContainerd starts a containerd, which is stopped at the end of the test. A cluster that uses it must be stopped
-// before.
+// startContainerd starts a containerd, which is stopped at the end of the test. A cluster that uses it must stop
+// earlier.
 func startContainerd(t *testing.T, tools containerTools) *containerd {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "t9k-node-") //nolint:usetesting // that of t.TempDir is too long for sockets
+	dir, err := os.MkdirTemp("", "t9k-node-") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +199,8 @@ func (d *containerd) connect(t *testing.T) {
 	subnet := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 0), Mask: net.CIDRMask(24, 32)}
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = d.bridge
-	// Without a fixed hardware address, the bridge takes that of one of its ports and changes it as pods come and go.
-	// The other pods then send to the old address for half a minute.
+	// Without a fixed hardware address, the bridge takes the address of one of its ports and changes it as pods come
+	// and go. The other pods then send to the old address for half a minute.
 	attributes.HardwareAddr = net.HardwareAddr{2, 't', '9', 'k', 0, 1}
 	bridge := &netlink.Bridge{LinkAttrs: attributes}
 	gateway := &net.IPNet{IP: net.IPv4(10, 250, byte(os.Getpid()%250), 1), Mask: subnet.Mask}

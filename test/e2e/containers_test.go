@@ -49,7 +49,8 @@ type containers struct {
 }
 
 // newContainers starts a containerd that has all images, and a Kubernetes cluster without TensorStack Batch on it.
-// Before that, a cluster of t9k local runs on the same containerd, because a containerd serves only one kubelet.
+// Before it starts the cluster, it tests t9k local on the same containerd, because a containerd serves only one kubelet
+// at a time.
 func newContainers(t *testing.T) *containers {
 	tools := requireContainers(t)
 	d := startContainerd(t, tools)
@@ -208,8 +209,8 @@ func (c *containers) checkRestarts() {
 	}
 }
 
-// checkLostLease fails unless a container of the operator or the scheduler was restarted because it could not renew its
-// lease in time, which can happen on a slow machine.
+// checkLostLease fails the test unless a container of the operator or the scheduler was restarted because it could not
+// renew its lease in time, which can happen on a slow machine.
 func (c *containers) checkLostLease(p *corev1.Pod, state corev1.ContainerStatus) {
 	c.Helper()
 	system := c.system()

@@ -74,8 +74,8 @@ func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
 	}
 }
 
-// TestReplacementWaitsForTheOldPod verifies that a replacement starts when the old pod is deleted, however long that
-// takes.
+// TestReplacementWaitsForTheOldPod verifies that a replacement starts only when the old pod has ended, however long the
+// old pod takes to end.
 func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, `trap 'read x < /gate/leave; echo left >> /gate/$HOSTNAME.starts; exit 0' TERM
@@ -103,7 +103,7 @@ func TestReplacementWaitsForTheOldPod(t *testing.T) {
 }
 
 // TestPreemptedPodIsReplacedWithoutCharge verifies that a job whose pod the scheduler preempts reports why it waits,
-// and continues when there is room.
+// and continues without a charge when there is room.
 func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)

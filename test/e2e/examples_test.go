@@ -86,8 +86,8 @@ func TestExampleHelloEndsWithinFiveSeconds(t *testing.T) {
 	await.Overdue(t, fmt.Sprintf("examples/hello took %s, want at most %s", took, helloTime))
 }
 
-// examplesWithoutTorch holds the tests of all examples that need no PyTorch, except hello. Their jobs already exist,
-// unless createdByTest contains them.
+// examplesWithoutTorch holds the tests of all examples that need no PyTorch, except hello. The caller of a test creates
+// the job of the example first, unless createdByTest contains the example.
 var (
 	examplesWithoutTorch = map[string]func(*space){
 		"parameter-server": exampleParameterServer,
@@ -105,7 +105,8 @@ var (
 	createdByTest = map[string]bool{"tensorflow-cluster": true, "tensorboard": true}
 )
 
-// TestExamplesDoWhatTheyDescribe verifies that the other examples end as their comments describe.
+// TestExamplesDoWhatTheyDescribe verifies that the examples in examplesWithoutTorch end as their comments describe, and
+// that every example has a test.
 func TestExamplesDoWhatTheyDescribe(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(examples)
@@ -172,7 +173,7 @@ func exampleFailureRule(s *space) {
 	if c := jobs.Condition(j, batch.JobFailedCondition); c.Reason != batch.ReasonFailureRule {
 		s.Errorf("condition Failed: %+v", c)
 	}
-	// On a slow machine it may still be running.
+	// On a slow machine, rank 2 may still be running when the job fails.
 	known := jobs.Replica(j, "failure-rule-worker-2").Phase == batch.ReplicaFailed
 	s.pods("failure-rule", "those that ended", func(p []*corev1.Pod) bool {
 		names := podNames(p)

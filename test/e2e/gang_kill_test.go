@@ -19,8 +19,8 @@ import (
 
 var gangKills = flag.Int("gang-kills", 6, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
 
-// together is a script whose replica continues once %d replicas of its job have started, so that a gang that starts
-// only in part never finishes.
+// together is a script whose replica continues once %d replicas of job %s have started, so that a gang that starts only
+// in part never finishes.
 const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
 
 // TestGangsSurviveKillsOfOperatorAndScheduler kills the operator and the scheduler repeatedly while gangs start that do
@@ -84,7 +84,7 @@ func (s *space) watchQuota(quota int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// This returns when ctx ends.
+		// watch.Objects returns when ctx ends.
 		_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool {
 			sum := int64(0)
 			for _, p := range watch.Typed[*corev1.Pod](objects) {
@@ -118,7 +118,8 @@ func TestRestartedSchedulerDoesNotEvictRunningReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AwaitReady(t)
-	// The scheduler checks such gangs once a second. Each job that starts here shows that it has completed a round.
+	// The scheduler checks such gangs once a second. Each job that starts here shows that the scheduler has completed a
+	// round.
 	for i := range 3 {
 		name := fmt.Sprintf("meanwhile-%d", i)
 		s.Create(s.gang(name, q, requesting(role("w", 1, "sleep 1"), "1m")))

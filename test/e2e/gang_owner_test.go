@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestDeletedPodGroupIsRestored verifies that the PodGroup of a waiting and of a running job is recreated, and that no
-// replica starts twice.
+// TestDeletedPodGroupIsRestored verifies that the PodGroups of a waiting and of a running job are recreated, and that
+// the running replicas continue.
 func TestDeletedPodGroupIsRestored(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")
@@ -88,7 +88,7 @@ func TestWaitingJobThatIsDeletedLeavesNothing(t *testing.T) {
 	s.checkOutput([]string{"queue", "describe", q}, "Waiting nobody")
 }
 
-// TestPriorityReordersWaitingJobs verifies that a change of its priority changes the position of a waiting job.
+// TestPriorityReordersWaitingJobs verifies that a waiting job changes its position when its priority changes.
 func TestPriorityReordersWaitingJobs(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "20m")

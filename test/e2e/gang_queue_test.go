@@ -92,7 +92,7 @@ func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s.orders("runs-w-0", 1, 0)
 	s.order("runs-w-1", 0)
 	s.awaitPhase("runs", batch.JobSucceeded)
-	// If no pod of a job is running, a restart counts as a new start.
+	// If no pod of a gang is running, the scheduler treats a restart as the start of a new gang.
 	s.order("alone-w-0", 1)
 	s.awaitWaits("alone", scheduling.ReasonQueueClosed, "queue "+q+" is closed")
 	s.checkNoNode("waits")

@@ -80,7 +80,7 @@ func (s *space) gang(name, queue string, r batch.ReplicaSpec) *batch.GenericJob 
 	return j
 }
 
-// podGroup waits until cond holds for a PodGroup.
+// podGroup waits until cond holds for a PodGroup, and returns it.
 func (s *space) podGroup(name, what string, cond func(*scheduling.PodGroup) bool) *scheduling.PodGroup {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "PodGroup "+name+": "+what, &scheduling.PodGroupList{}, func(groups []*scheduling.PodGroup) bool {
@@ -101,7 +101,8 @@ func (s *space) scheduled(name string, reason, why string) {
 	})
 }
 
-// awaitWaits waits until a waiting job has the reason in its status, and its group the same message.
+// awaitWaits waits until the condition of a job's PodGroup has the reason, and the messages of the PodGroup and of the
+// job contain the parts.
 func (s *space) awaitWaits(job, reason string, parts ...string) {
 	s.Helper()
 	of := batch.ReasonUnschedulable
@@ -134,8 +135,8 @@ func (s *space) t9kOutput(args ...string) string {
 	return out.String()
 }
 
-// checkOutput waits until a t9k command prints the wanted texts, because the objects that it reads may be updated a
-// moment after the object for which the test has waited.
+// checkOutput waits until a t9k command prints the wanted texts. It waits because the objects that the command reads
+// may be updated a moment after the object for which the test has waited.
 func (s *space) checkOutput(args []string, want ...string) {
 	s.Helper()
 	line, text := strings.Join(args, " "), ""

@@ -53,7 +53,8 @@ func TestJobsEndTheSameWhenTheOperatorIsKilled(t *testing.T) {
 // including this start.
 const nth = `echo started >> /gate/$HOSTNAME.starts; n=$(wc -l < /gate/$HOSTNAME.starts); `
 
-// playRound runs one job of each kind of script to its end, in parallel.
+// playRound runs jobs that restart, fail, pause and are cleaned up, and training jobs, in parallel until all have
+// ended.
 func (s *space) playRound(round int) {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
@@ -151,7 +152,7 @@ func newKiller(s *space, victims ...string) *killer {
 	return k
 }
 
-// maxLife is the longest time from when all components are ready until the next kill.
+// maxLife is the longest time from the moment at which all components are ready until the next kill.
 const maxLife = 600 * time.Millisecond
 
 func (k *killer) run() {

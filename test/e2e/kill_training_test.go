@@ -22,7 +22,7 @@ func (s *space) startTraining(round int) trainingRound {
 	s.Helper()
 	name := func(sort string) string { return fmt.Sprintf("%s-%d", sort, round) }
 	var r trainingRound
-	// The limit counts all replicas together and just suffices.
+	// The limit counts the restarts of all replicas together and is just large enough.
 	r.shared = limited(s.newPyTorch(name("shared"), role("master", 1, gate.Obey), role("worker", 2, nth+`[ $n -gt 2 ]`)), 4)
 	// One replica is restarted, one fails, and one keeps running.
 	r.codes = s.newTensorFlow(name("codes"), role("chief", 1, gate.Obey),
@@ -71,7 +71,7 @@ func (r trainingRound) finish(s *space) {
 	}
 }
 
-// awaitEnds waits until the given numbers of pods of a job have succeeded and failed, and all pods exist.
+// awaitEnds waits until exactly the given numbers of a job's existing pods have succeeded and failed.
 func (s *space) awaitEnds(job string, succeeded, failed int) {
 	s.Helper()
 	s.pods(job, fmt.Sprintf("%d succeeded, %d failed", succeeded, failed), func(pods []*corev1.Pod) bool {

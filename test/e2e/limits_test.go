@@ -25,7 +25,7 @@ const (
 	restartDelay = 6 * time.Second
 )
 
-// timeTolerance is the largest accepted error of a time limit. Kubernetes' times are whole seconds.
+// timeTolerance is the largest accepted error of a time limit. Times in Kubernetes objects are whole seconds.
 const timeTolerance = time.Second
 
 // watchLag is the largest delay with which the test observes the start of an interval on a busy machine, which makes
@@ -34,8 +34,8 @@ const watchLag = time.Second / 2
 
 // TestTimeLimitsAreKeptWithinASecond verifies that deadline, back-off delay and time to live are kept within a second
 // by the clock of the test, even if the operator is killed in between (TensorFlow). The test runs alone because it
-// measures time. One of three runs must meet the limits, because the machine may be busy. No limit may take effect
-// early.
+// measures time. One of three runs must meet the limits, because the machine may be busy. In no run may a limit take
+// effect too early.
 func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
 	requireCluster(t)
 	c := timed.Get(t)
@@ -60,7 +60,8 @@ func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
 	}
 }
 
-// timeLimits starts three jobs that reach the three limits at about the same time, and returns the largest delay.
+// timeLimits starts three jobs that reach the three limits at about the same time, and returns by how much the latest
+// limit was late. It fails the test if a limit takes effect too early.
 func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
 	s.Helper()
 	brief := build(s, "brief", role("worker", 1, "exit 0"))

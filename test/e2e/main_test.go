@@ -74,7 +74,7 @@ var (
 	})
 )
 
-// forceDeleteAfter is the operator's time limit on this cluster for pods that do not terminate on a lost node.
+// forceDeleteAfter is the operator's time limit on the cluster quick for pods that do not terminate on a lost node.
 const forceDeleteAfter = 2 * time.Second
 
 // lend borrows a cluster from a pool and lets the test run in parallel with others.
@@ -97,7 +97,8 @@ func newCluster(o testenv.Options) (*plane.Plane, error) {
 	return plane.New(o)
 }
 
-// requireCluster skips the test, or fails it if all requirements must be met, unless this machine can run pods.
+// requireCluster skips the test unless this machine can run pods. If all requirements must be met, it fails the test
+// instead.
 func requireCluster(t testing.TB) {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {

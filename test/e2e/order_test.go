@@ -108,7 +108,7 @@ func container(name, script string) corev1.Container {
 	return corev1.Container{Name: name, Image: "busybox", Command: []string{"sh", "-c", script}}
 }
 
-// checkNothingCreated verifies that a job has no pods and Services.
+// checkNothingCreated verifies that a job has no pods and no Services.
 func (s *space) checkNothingCreated(job string) {
 	s.Helper()
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.ServiceList{}} {
@@ -121,7 +121,7 @@ func (s *space) checkNothingCreated(job string) {
 	}
 }
 
-// fence runs a small job to its end, so that the controller has observed all earlier changes.
+// fence runs a small job to its end. Afterwards, the controller has observed all earlier changes.
 func (s *space) fence() {
 	s.Helper()
 	s.fences++

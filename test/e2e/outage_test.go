@@ -59,7 +59,7 @@ func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 }
 
 // TestJobsContinueAfterAPIServerOutage verifies that the processes of jobs continue and finish without an API server,
-// and that the jobs continue without help, with the usual counts, when it is available again.
+// and that the jobs continue with the usual counts when the API server is available again.
 func TestJobsContinueAfterAPIServerOutage(t *testing.T) {
 	requireFaults(t)
 	s := lend(t, fragile)

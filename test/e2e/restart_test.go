@@ -90,8 +90,8 @@ func TestRestartPolicyDecidesWhichExitsRestart(t *testing.T) {
 	}
 }
 
-// TestAlwaysWithoutLimitRestartsForever verifies that the policy Always without a limit restarts a replica without
-// bound, and that a rule about another role ends the job.
+// TestAlwaysWithoutLimitRestartsForever verifies that the policy Always without a limit restarts a replica after every
+// end, and that a rule about another role ends the job.
 func TestAlwaysWithoutLimitRestartsForever(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("always", role("chief", 1, gate.Obey), jobs.Restarting(role("server", 1, gate.Obey), batch.RestartAlways, -1))
@@ -104,8 +104,8 @@ func TestAlwaysWithoutLimitRestartsForever(t *testing.T) {
 	s.checkRestarts(s.awaitPhase("always", batch.JobSucceeded), map[string]int{"always-server-0": 3, "always-chief-0": 0})
 }
 
-// TestRestartDelayDoubles verifies that the delay before each restart after the first one is twice as long as the
-// previous delay.
+// TestRestartDelayDoubles verifies the minimum delays before the restarts of a replica: none before the first,
+// restartBackoff before the second, and twice as long before the third.
 func TestRestartDelayDoubles(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("slow", jobs.Restarting(role("worker", 1, gate.Obey), batch.RestartOnFailure, 3)))

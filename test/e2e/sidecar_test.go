@@ -11,7 +11,7 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// besides adds a container to a role that outlives the others, and a native sidecar.
+// besides adds to a role a container that runs until it is stopped, and a native sidecar that does the same.
 func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	spec := &r.Template.Spec
 	endless := spec.Containers[0].DeepCopy()
@@ -53,7 +53,8 @@ func TestReplicaEndsWithItsMainContainer(t *testing.T) {
 	}
 }
 
-// awaitStopped waits until no container runs in the pods of a job, which remain.
+// awaitStopped waits until pods of a job have ended without being deleted, and verifies that none of their processes
+// run.
 func (s *space) awaitStopped(j client.Object, pods ...string) {
 	s.Helper()
 	for _, name := range pods {

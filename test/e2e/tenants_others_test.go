@@ -57,7 +57,8 @@ func (t *tenant) isRefusedByTheCommandLine(theirs *space) {
 	}
 }
 
-// isRefusedBoardAndSecret requests a running TensorBoard from the API server in every possible way, and a Secret.
+// isRefusedBoardAndSecret verifies that the API server refuses the tenant's requests that would lead to a TensorBoard,
+// its pod or a Secret of another namespace.
 func (t *tenant) isRefusedBoardAndSecret(theirs *space) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", t.kubeconfig)

@@ -107,7 +107,7 @@ func (s *space) awaitBoardReady(name string) *tensorboard.TensorBoard {
 	})
 }
 
-// awaitBoardReason waits until the condition Ready has the reason and a message that contains text.
+// awaitBoardReason waits until the condition Ready of a TensorBoard has the reason and a message that contains text.
 func (s *space) awaitBoardReason(name, reason, text string) *tensorboard.TensorBoard {
 	s.Helper()
 	return s.awaitBoard(name, reason+": "+text, func(tb *tensorboard.TensorBoard) bool {
@@ -140,7 +140,7 @@ else: sys.exit(repr(last))`
 	return s.exec(s.Namespace, visitor, "main", "python3 -c '"+get+"' "+url)
 }
 
-// files returns the files that a TensorBoard shows, by source.
+// files returns the sizes of the files that a TensorBoard shows, by source and path.
 func (s *space) files(text string) map[string]map[string]int {
 	s.Helper()
 	all := map[string]map[string]int{}

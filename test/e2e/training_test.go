@@ -122,9 +122,9 @@ const (
 )
 
 // TestExitCodesFollowTheDocumentedTable verifies the effects of the exit codes of replicas other than the master. Each
-// of them exits with one of the codes. The policy restarts some of them, and only those count against backoffLimit; the
-// others have succeeded or failed, and the job continues until its master finishes. The kinds share the policies;
-// TestTablesOfExitCodes in test/integration checks all pairs.
+// of them exits with one of the codes. The policy restarts some of them, and only these restarts count against
+// backoffLimit. The others have succeeded or failed, and the job continues until its master finishes. All kinds share
+// the policies, so this test runs each policy on one kind. TestTablesOfExitCodes in docs checks all pairs.
 func TestExitCodesFollowTheDocumentedTable(t *testing.T) {
 	t.Parallel()
 	table := exitTable(t)
@@ -174,8 +174,8 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 	if jobs.Over(j) {
 		s.Errorf("the job ended before its master: %+v", jobs.StatusOf(j).Conditions)
 	}
-	// Replicas that failed together cost fewer retries than their number. If no retries remain, a success of the master
-	// ends the job, even under the policy Always.
+	// Replicas that fail together cost one retry, so retries may remain. The test lowers the limit to the number of
+	// used retries. A success of the master then ends the job, even under the policy Always.
 	j = awaitStatus(s, j, "all replicas run again", func(now *batch.JobStatus) bool { return now.Incident == nil || now.Incident.RecoveryTime != nil })
 	used := jobs.StatusOf(j).BackoffCount
 	change(s, j, func(j client.Object) { runPolicyOf(j).BackoffLimit = &used })
@@ -190,7 +190,7 @@ func testExitCodes(s *space, kind string, policy batch.TrainingRestartPolicy, ou
 }
 
 // TestMasterExitCodesDecideTheJob verifies the effect of a master's exit code on its job under the policy ExitCode.
-// TestTablesOfExitCodes in test/integration checks the other policies.
+// TestTablesOfExitCodes in docs checks the other policies.
 func TestMasterExitCodesDecideTheJob(t *testing.T) {
 	s := newSpace(t)
 	outcomes := exitTable(t)[batch.TrainingRestartExitCode]
@@ -251,7 +251,8 @@ func TestBackoffLimitCountsAllReplicas(t *testing.T) {
 	}
 }
 
-// TestCollectiveCrashCostsOneRetry verifies that 8 ranks that fail together cost one retry, and that the job continues.
+// TestCollectiveCrashCostsOneRetry verifies that 8 ranks that fail together, or restart together because one has
+// failed, cost one retry, and that the job continues.
 func TestCollectiveCrashCostsOneRetry(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []batch.RestartScope{batch.RestartReplica, batch.RestartJob} {
@@ -335,7 +336,7 @@ func TestMasterDecidesTheJob(t *testing.T) {
 	}
 }
 
-// TestDeadlineStopsRunningPods verifies that the running pods are stopped when the deadline passes, whatever the
+// TestDeadlineStopsRunningPods verifies that running pods are deleted when the deadline passes, even under the default
 // clean-up policy, and that finished pods are kept. The deadline is set on a live job.
 func TestDeadlineStopsRunningPods(t *testing.T) {
 	s := newSpace(t)

@@ -28,7 +28,7 @@ const (
 	consoleViewers = 100
 	// consoleChanges is the number of status changes for which the delay to the viewers is measured, one at a time.
 	consoleChanges = 50
-	// consolePause is the time from the arrival of a change to the next one.
+	// consolePause is the time from the arrival of a change at the last viewer to the next change.
 	consolePause = time.Second
 	consoleReads = 30
 )
@@ -113,7 +113,7 @@ func (c *consoleBench) prepare(s *settings) error {
 	if err != nil {
 		return err
 	}
-	for { // the caches are filled once the page counts all jobs
+	for { // the caches have synced once the page counts all jobs
 		page, err := c.read("/", userBench)
 		if err == nil && strings.Contains(page, fmt.Sprintf("of %d jobs", consoleJobs)) {
 			c.filled = time.Since(began)
@@ -186,7 +186,7 @@ func (c *consoleBench) read(path, user string) (string, error) {
 	return string(page), err
 }
 
-// measure measures pages, and changes first with one viewer and then with all.
+// measure measures the times of pages, then the delays of changes, first with one viewer and then with all.
 func (c *consoleBench) measure(user func(int) string) (*result, error) {
 	r := &result{Figures: map[string]float64{"filled": c.filled.Seconds()}}
 	for figure, path := range map[string]string{"page": "/", "page_search": "/?q=experiment-09&sort=-ran"} {
@@ -307,7 +307,8 @@ func await(ctx context.Context, seen <-chan string) (string, error) {
 	}
 }
 
-// marks sends the last mark of each message of a stream; an empty text for a message without one.
+// marks sends the last mark of each message of a stream to seen, and an empty text for a message without a mark. It
+// returns the error that ends the stream.
 func marks(stream io.Reader, seen chan<- string) error {
 	in := bufio.NewReaderSize(stream, 1<<20)
 	for {

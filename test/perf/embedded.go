@@ -16,8 +16,8 @@ import (
 )
 
 // embedded returns the workload that measures the embedded cluster through its command line: first in an empty
-// directory, then with the data of the first run. It requires what pods require, and examples/hello below the working
-// directory.
+// directory, then with the data of the first run. It requires a machine that can run pods, and examples/hello below the
+// working directory.
 func embedded() workload {
 	empty, again := &system{name: "empty", title: "empty directory"}, &system{name: "again", title: "its data there"}
 	return workload{
@@ -48,7 +48,7 @@ func embedded() workload {
 	}
 }
 
-// ownCluster is an embedded cluster in a state directory of its own.
+// ownCluster is an embedded cluster in a separate state directory.
 type ownCluster struct {
 	state      string // its XDG_STATE_HOME
 	t9k, local string // the programs
@@ -130,8 +130,8 @@ func (c *ownCluster) remove() {
 	_ = os.RemoveAll(c.state) // what remains is in the directory for temporary files
 }
 
-// usage is what a set of processes uses: processor time so far, and memory in MiB. A page that several processes share
-// counts once for each of them in rss, and once in all in pss.
+// usage is the processor time that a set of processes has used so far, and their memory in MiB. A page that several
+// processes share counts once for each of them in rss, and only once in pss.
 type usage struct {
 	cpu      time.Duration
 	rss, pss float64

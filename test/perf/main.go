@@ -1,7 +1,8 @@
 // Command perf measures how fast jobs start and end and what that costs, on a real API server with etcd, the default
-// scheduler and nodes that KWOK simulates. Each measurement has a fresh control plane. One run measures three systems:
-// the floor (a program that only creates the same pods), batch/v1 Job (the controller of Kubernetes, in a process of
-// its own) and this repository's operator. docs/performance.md explains the result.
+// scheduler and nodes that KWOK simulates. Each measurement has a fresh control plane. By default, a run measures three
+// systems: the floor (a program that only creates the same pods), batch/v1 Job (the controller of Kubernetes, in a
+// process of its own) and this repository's operator. The workloads for schedulers, the console and the embedded
+// cluster run only if -run selects them, and have their own set-up. docs/performance.md explains the results.
 package main
 
 import (
@@ -145,7 +146,7 @@ func measureTogether(ctx context.Context, s *settings, w *workload, r *report) e
 	})
 }
 
-// measure runs one workload on one system, in a control plane of its own.
+// measure runs one workload on one system, on a fresh control plane.
 func measure(ctx context.Context, s *settings, w *workload, sys *system) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()

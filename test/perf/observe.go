@@ -17,7 +17,8 @@ import (
 type observer struct {
 	mu   sync.Mutex
 	pods map[types.UID]*podSeen
-	// running holds the time at which each job reported that all its replicas run; finished, that it succeeded.
+	// running and finished hold, by name, the times at which jobs reported that all their replicas run, and that they
+	// succeeded.
 	running, finished map[string]time.Time
 	n                 counts
 	changed           chan struct{}
@@ -60,7 +61,8 @@ func observe(p *plane, sys *system) (*observer, error) {
 	})
 }
 
-// watch calls note, with the lock held, for each event of the objects that the list's type selects.
+// watch calls note, with the lock held, for each event of the objects of the list's kind. It watches in the background
+// until p.ctx ends.
 func (o *observer) watch(p *plane, list client.ObjectList, note func(watch.EventType, client.Object, time.Time)) error {
 	if err := p.client.List(p.ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing what to watch: %w", err)
@@ -173,7 +175,7 @@ func (o *observer) lastStart() time.Time {
 	return last
 }
 
-// live returns the names of the pods that have started and not ended.
+// live returns the names of the pods that have started and have not ended.
 func (o *observer) live() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

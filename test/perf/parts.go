@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/kwok"
 )
 
-// parts are the parts of this program that run as processes of their own, by the first argument.
+// parts are the parts of this program that run as separate processes, by the first argument of the process.
 var parts = map[string]func() error{
 	"kwok":           kwok.Run,
 	"operator":       runProfiledOperator,

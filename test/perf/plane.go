@@ -31,7 +31,7 @@ import (
 // namespace is the namespace of all measured objects.
 const namespace = "default"
 
-// The users of a control plane. Each has a token equal to its name, and all rights.
+// These are users of a control plane. Each of them has its name as its token, and all rights.
 const (
 	userBench = "bench" // submits jobs, watches them and ends pods
 	userKWOK  = "kwok"
@@ -44,7 +44,7 @@ type plane struct {
 	cancel context.CancelCauseFunc
 	env    *testenv.Env
 	dir    string
-	// client and config are those of the user "bench".
+	// client and config belong to userBench.
 	client client.WithWatch
 	config *rest.Config
 	audit  *audit.Log
@@ -169,8 +169,8 @@ func (p *plane) restartController() error {
 	return err
 }
 
-// kwokConfig configures KWOK: it manages all nodes, and pods run as soon as they are bound. The benchmark ends the
-// pods; with KWOK's defaults, pods of a Job would end at once.
+// kwokConfig makes KWOK manage all nodes. startNodes adds stages with which pods run as soon as they are bound. The
+// benchmark itself ends the pods, because with KWOK's default stages, pods of a Job would end at once.
 const kwokConfig = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
@@ -202,7 +202,7 @@ func (p *plane) startNodes(n int) error {
 		if err := p.client.Create(p.ctx, node); err != nil {
 			return err
 		}
-		// No node controller runs that would remove the taint of nodes that are not ready.
+		// The control plane has no node controller, which would remove the taint of nodes that were not ready.
 		if err := p.client.Patch(p.ctx, node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":null}}`))); err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (p *plane) awaitNodes(n int) error {
 	}
 }
 
-// explain adds to an error the cause for which the control plane ended, if it did, and the end of each program's log.
+// explain adds to an error the reason why the control plane ended, if it has ended, and the end of each program's log.
 func (p *plane) explain(err error) error {
 	errs := []error{err, context.Cause(p.ctx)}
 	for _, child := range p.processes {

@@ -22,7 +22,7 @@ type process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
-	// replaced is true once another process has taken over; the exit of this process is then not a failure.
+	// replaced is true once another process takes over. The exit of this process is then not a failure.
 	replaced atomic.Bool
 }
 
@@ -88,7 +88,7 @@ func (p *process) memory() (now, peak float64, err error) {
 	return all["VmRSS"], all["VmHWM"], nil
 }
 
-// fields returns the amounts of memory in a file of /proc, in MiB by the name of the field.
+// fields returns the amounts of memory in a file of /proc in MiB, by the name of the field.
 func fields(path string) (map[string]float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func fields(path string) (map[string]float64, error) {
 	return all, nil
 }
 
-// tail returns the end of the process's log.
+// tail returns the last 2,000 bytes of the process's log.
 func (p *process) tail() string {
 	const limit = 2000
 	text, err := os.ReadFile(p.log)

@@ -17,11 +17,12 @@ import (
 // target is the bound of one figure of this repository's programs.
 type target struct {
 	figure string
-	// of names the system whose figure has the bound; empty: ours.
-	of    string
+	// of names the system whose figure has the bound. Empty means ours.
+	of string
+	// least is true for a lower bound.
 	least bool
-	// against names the system to compare with: the bound is factor times that system's figure. Empty: the bound is
-	// value.
+	// against names the system to compare with. The bound is then factor times the figure of that system. If against is
+	// empty, the bound is value.
 	against string
 	factor  float64
 	value   float64
@@ -96,7 +97,7 @@ type workloadReport struct {
 	Checks  []checked            `json:"checks,omitempty"`
 }
 
-// checked is a target with the measured value.
+// checked is a target with the measured value: the figure, or its ratio to the figure of the system Against.
 type checked struct {
 	Figure  string  `json:"figure"`
 	Of      string  `json:"of,omitempty"`

@@ -115,8 +115,8 @@ func (g *groups) podsOf(name string) []*corev1.Pod {
 	return all
 }
 
-// throughput measures a contender that starts when all pods exist. The clock runs from the end of the contender's cache
-// sync until a watch has seen the last binding; CPU and requests count until the contender is quiet again.
+// throughput measures a contender that starts when all pods exist. The measured time begins when the contender's caches
+// have synced and ends when a watch has seen the last binding.
 func (st *stage) throughput(g *groups) (*result, error) {
 	if err := st.submit(g); err != nil {
 		return nil, err
@@ -139,7 +139,8 @@ func (st *stage) throughput(g *groups) (*result, error) {
 	return r, st.clearAll(g)
 }
 
-// creation measures the creation of pods while no scheduler runs, that is, the cost of admission. Their groups exist.
+// creation measures how fast pods are created while no scheduler runs, which shows the cost of admission. The groups
+// are created before the measurement.
 func (st *stage) creation(g *groups) (*result, error) {
 	if err := parallel(st.ctx, g.names, func(name string) error { return st.submitGroup(g, name) }); err != nil {
 		return nil, err
@@ -161,8 +162,8 @@ func (st *stage) clearAll(g *groups) error {
 	return st.seen.awaitGone(st.ctx, g.pods())
 }
 
-// running calls do while the contender runs, and records the contender's cost for the number of pods: CPU and requests
-// from the end of its cache sync until it is quiet again.
+// running starts the contender, calls do, and records the contender's cost for the number of pods until it is quiet
+// again. CPU counts from the end of its cache sync, and requests count from its start.
 func (st *stage) running(c *contender, r *result, pods int, do func(context.Context) error) error {
 	if _, err := st.audit.Next(); err != nil {
 		return err

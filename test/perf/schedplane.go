@@ -21,8 +21,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// stage is an API server with node objects but no kubelets: pods are bound and never run. Schedulers start and stop on
-// it.
+// stage is an API server with Node objects and no kubelets: pods are bound and never run. The contenders are started on
+// it one after the other.
 type stage struct {
 	*plane
 	settings *settings
@@ -53,7 +53,7 @@ func (st *stage) start(nodes int) error {
 	st.env, err = testenv.New(testenv.Options{
 		Components:  []string{local.Etcd, local.APIServer, local.CRDs},
 		AuditPolicy: audit.Policy("Metadata", userPeer),
-		// No controller runs that would remove the taint of new nodes.
+		// The stage has no controller that removes the taint of new nodes.
 		Args: map[string][]string{local.APIServer: {"--token-auth-file=" + tokens, "--disable-admission-plugins=TaintNodesByCondition"}},
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func (st *stage) start(nodes int) error {
 	return err
 }
 
-// ensureQueue creates a queue that is open to all namespaces, unless it exists.
+// ensureQueue creates a queue that all namespaces may use, unless the queue exists.
 func (st *stage) ensureQueue(name string) error {
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: scheduling.QueueSpec{NamespaceSelector: &metav1.LabelSelector{}}}
 	return client.IgnoreAlreadyExists(st.client.Create(st.ctx, q))
@@ -110,7 +110,7 @@ func (st *stage) startScheduler(part string, args ...string) (context.Context, *
 	}
 	port := address[len("127.0.0.1:"):]
 	if part == "t9k-scheduler" {
-		// The pods of the default scheduler are left to another process, as in an installation.
+		// As in an installation, the t9k-scheduler does not schedule the pods of the default scheduler.
 		settings, err := local.SchedulerSettings([]string{scheduling.SchedulerName})
 		if err != nil {
 			return nil, nil, err

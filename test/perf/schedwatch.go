@@ -16,8 +16,8 @@ type bindings struct {
 	*observer
 	bound  map[types.UID]bool
 	groups map[string]*groupSeen
-	// first and last are the times of the first and last binding since the last reset; evicted is that of the first
-	// eviction.
+	// first and last are the times of the first and last binding since the last reset, and evicted is the time of the
+	// first eviction.
 	first, last, evicted time.Time
 }
 

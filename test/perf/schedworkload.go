@@ -75,7 +75,7 @@ func creations() workload {
 		}, target{of: "jobs", figure: "created_per_s", against: "default", factor: 0.85, least: true})
 }
 
-// latencies measures how long groups wait that arrive one after the other, at 80 pods per second.
+// latencies measures how long groups wait if they arrive one after the other, at 80 pods per second in all.
 func latencies() workload {
 	return onStage("sched-latency", "groups that come one after the other, 80 pods/s, on 500 nodes", 500, []*contender{upstream(8), gangs(8), gangs(64)},
 		func(st *stage, c *contender) (*result, error) {
@@ -85,8 +85,8 @@ func latencies() workload {
 		})
 }
 
-// arrivals submits groups at a constant rate, deletes each one once some later ones have been submitted, and records
-// how long they wait.
+// arrivals submits groups at a constant rate and records how long they wait. It deletes the pods of each group when 160
+// later pods have been submitted.
 func (st *stage) arrivals(ctx context.Context, g *groups, r *result) error {
 	const perSecond, stay = 80, 160 // in pods
 	st.seen.reset()
@@ -155,8 +155,9 @@ func unfit() workload {
 		target{of: "beside", figure: "wait_p50", against: "alone", factor: 1.1})
 }
 
-// addUnfit adds 1,000 groups of four pods that do not fit, and records the cost of trying all of them. In half of the
-// groups no pod fits a node; in the others one pod fits, on the only node that the selector allows, and no second one.
+// addUnfit adds 1,000 groups of four pods that do not fit, and records the CPU that the scheduler uses to try all of
+// them. In half of the groups, no pod fits a node. In the other half, the selector allows only one node, and only one
+// pod of the group fits there.
 func (st *stage) addUnfit(r *result) error {
 	const all, sorts = 1000, 20
 	c := gangs(4)

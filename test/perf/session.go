@@ -20,14 +20,14 @@ import (
 // callers is the number of concurrent requests of the benchmark.
 const callers = 32
 
-// result is the measurement of one workload on one system.
+// result holds the figures of one measurement of a workload on a system.
 type result struct {
 	Figures map[string]float64 `json:"figures"`
 	// Requests counts the controller's requests by verb and resource, without those of leader election.
 	Requests map[string]int `json:"requests,omitempty"`
 }
 
-// session is the measurement of one workload on one system.
+// session measures one workload on one system.
 type session struct {
 	*plane
 	sys    *system
@@ -81,7 +81,8 @@ func (s *session) awaitStarted(pods int) error {
 	return s.seen.await(s.ctx, "all pods run", func(n counts) bool { return n.started >= pods })
 }
 
-// awaitJobsRunning waits until the number of jobs have reported that all their replicas run. The floor has no jobs.
+// awaitJobsRunning waits until this number of jobs have reported that all their replicas run. It returns at once for a
+// system without jobs.
 func (s *session) awaitJobsRunning(jobs int) error {
 	if s.sys.jobs == nil {
 		return nil
@@ -89,7 +90,7 @@ func (s *session) awaitJobsRunning(jobs int) error {
 	return s.seen.await(s.ctx, "all jobs report that they run", func(n counts) bool { return n.jobsRunning >= jobs })
 }
 
-// awaitFinished waits until the number of jobs have reported success. The floor has no jobs.
+// awaitFinished waits until this number of jobs have reported success. It returns at once for a system without jobs.
 func (s *session) awaitFinished(jobs int) error {
 	if s.sys.jobs == nil {
 		return nil
@@ -116,7 +117,7 @@ func (s *session) deletePods(names []string) error {
 	})
 }
 
-// cost calls do and records its cost for the controller: CPU, requests, and memory at the end.
+// cost calls do, and records the CPU and the requests of the controller meanwhile, and its memory at the end.
 func (s *session) cost(do func() error) error {
 	if s.controller == nil {
 		return do()
@@ -167,7 +168,7 @@ func (s *session) memory() error {
 
 func ofElection(e audit.Event) bool { return e.Resource == "leases" }
 
-// isRead returns whether the requests that audit.Count lists under this key are reads.
+// isRead reports whether the requests that audit.Count lists under this key are reads.
 func isRead(sort string) bool {
 	verb, _, _ := strings.Cut(sort, " ")
 	return !(&audit.Event{Verb: verb}).Write()
@@ -200,7 +201,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// parallel calls do for each item, a few at a time, and returns the first error.
+// parallel calls do for each item, with at most callers calls at a time, and returns the first error. After an error,
+// it starts no further calls.
 func parallel[T any](ctx context.Context, all []T, do func(T) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

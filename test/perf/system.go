@@ -28,16 +28,17 @@ type system struct {
 	objects func(name string, replicas int) []client.Object
 	// jobs returns an empty list of the system's kind of job; nil if it has none.
 	jobs func() client.ObjectList
-	// runs returns whether a job reports that all its replicas run or have ended.
+	// runs reports whether a job says in its status that all its replicas run or have ended.
 	runs func(client.Object) bool
-	// finished returns whether a job reports success.
+	// finished reports whether a job says in its status that it has succeeded.
 	finished func(client.Object) bool
 }
 
 var systems = []*system{
 	{name: "floor", title: "floor", objects: barePods},
 	{
-		// This is the lower bound of any controller of such jobs: it has to read each job and to create the same pods.
+		// This is a lower bound for any controller of such jobs, because the job objects and the same pods have to be
+		// created.
 		name: "objects", title: "floor with jobs",
 		objects: func(job string, replicas int) []client.Object {
 			return append(genericJob(job, replicas), barePods(job, replicas)...)

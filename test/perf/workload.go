@@ -20,10 +20,10 @@ type workload struct {
 	// systems are the names of the systems to measure; nil: all.
 	systems []string
 	run     func(*session) error
-	// together measures all columns in one run, in place of run; columns are the columns.
+	// together measures all columns in one run. It replaces run, and columns replaces systems.
 	together func(ctx context.Context, s *settings, add func(*system, *result)) error
 	columns  []*system
-	// targets are the targets of this repository's programs.
+	// targets are the bounds of figures of this repository's programs.
 	targets []target
 }
 
@@ -248,8 +248,8 @@ func memory(s *session) error {
 	return s.memory()
 }
 
-// largest creates the largest jobs that the API server accepts, and restarts the operator while their pods exist. No
-// scheduler binds the pods: the workload measures what they cost the operator.
+// largest creates the largest jobs that admission accepts, and restarts the operator while their pods exist. No
+// scheduler binds the pods, because the workload measures only the operator's memory.
 func largest(s *session) error {
 	texts := genericJob("texts", 10_000)[0].(*batch.GenericJob)
 	spec := &texts.Spec.ReplicaSpecs[0].Template.Spec
@@ -294,7 +294,8 @@ func largest(s *session) error {
 // shape is a number of jobs with a number of replicas each.
 type shape struct{ jobs, replicas int }
 
-// growth runs ever more, or ever larger, jobs and records by how much the cost of a pod grows.
+// growth runs the jobs of each shape, and records the ratio of the highest cost per pod to the cost per pod of the
+// first shape.
 func growth(shapes []shape) func(*session) error {
 	return func(s *session) error {
 		var cpu, requests []float64
@@ -315,7 +316,7 @@ func growth(shapes []shape) func(*session) error {
 	}
 }
 
-// quantile returns the value below which the given percentage of all values lie; 0 if there are none.
+// quantile returns the value below which the given percentage of all values lie; 0 if there are none. It sorts all.
 func quantile(all []time.Duration, percent int) time.Duration {
 	if len(all) == 0 {
 		return 0

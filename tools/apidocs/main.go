@@ -1,5 +1,5 @@
-// Command apidocs writes the API reference, one Markdown page a kind, from the doc comments and markers of the Go
-// types.
+// Command apidocs writes the API reference from the doc comments and markers of the Go types, one Markdown page for
+// each kind.
 //
 //	apidocs OUTPUT_DIR PACKAGE_DIR...
 package main

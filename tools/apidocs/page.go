@@ -11,7 +11,7 @@ const header = "<!-- Generated from the Go types by `make generate`. Do not edit
 
 const kubernetesReference = "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#"
 
-// page renders the reference of one kind: its fields, and then every type that it uses in the order of first mention.
+// page renders the reference of one kind: its fields, and then every type that it uses, in the order of first mention.
 func page(p *apiPackage, kind *apiType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n# %s\n\n", header, kind.name)

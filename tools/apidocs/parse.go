@@ -65,8 +65,8 @@ func parsePackage(dir string) (*apiPackage, error) {
 	return pkg, nil
 }
 
-// addFile adds the types of a file and returns its constants. They are added later, because their types can be declared
-// in another file.
+// addFile adds the types of a file and returns its constants. The caller adds the constants when all types are known,
+// because their types can be declared in another file.
 func (p *apiPackage) addFile(file *ast.File) []*ast.ValueSpec {
 	_, markers := splitDoc(file.Doc)
 	if group := marker(markers, "groupName"); group != "" {
@@ -183,7 +183,7 @@ func marker(markers []string, name string) string {
 	return ""
 }
 
-// kinds returns the root types that are not lists.
+// kinds returns the types that are root objects of the API and not lists.
 func (p *apiPackage) kinds() []*apiType {
 	var kinds []*apiType
 	for _, name := range p.order {

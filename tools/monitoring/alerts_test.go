@@ -23,8 +23,8 @@ const (
 	interval = time.Minute // between two scrapes and two evaluations
 )
 
-// healthy are the series of a cluster in which no alert fires, with their values at each minute. Some series of other
-// programs are unhealthy, which must not fire our alerts.
+// healthy are the series of a cluster in which no alert fires, with their values at each minute. They include unhealthy
+// series of other programs, because these must not fire our alerts.
 var healthy = map[string]string{
 	`leader_election_master_status{name="t9k-operator",instance="op-0"}`:  `0x800`,
 	`leader_election_master_status{name="t9k-operator",instance="op-1"}`:  `1x800`,
@@ -85,7 +85,7 @@ func TestAlerts(t *testing.T) {
 		series map[string]string
 		// fires is the minute of the first evaluation in which the alert fires.
 		fires int
-		// label is one that the alert has.
+		// label is a label of the alert; empty if no label is checked.
 		label string
 	}{
 		"T9kOperatorAbsent": {map[string]string{
@@ -157,8 +157,8 @@ func TestNoAlertFiresInHealth(t *testing.T) {
 	}
 }
 
-// evaluate evaluates all rules at each minute up to the last one, and returns the alerts that fire at that. It calls
-// each for the minutes before.
+// evaluate evaluates all rules at each minute up to last, and returns the alerts that fire at last. It calls each with
+// the firing alerts of every earlier minute.
 func evaluate(t *testing.T, series map[string]string, last int, each func(minute int, firing []string)) (firing []string) {
 	t.Helper()
 	all := maps.Clone(healthy)

@@ -134,8 +134,8 @@ func overlap(a, b panel) bool {
 		a.GridPos.Y < b.GridPos.Y+b.GridPos.H && b.GridPos.Y < a.GridPos.Y+a.GridPos.H
 }
 
-// TestDashboardsShowSomething runs each query of each panel against metrics that a test recorded from an operator, a
-// scheduler, a console and an API server.
+// TestDashboardsShowSomething verifies that each query of each panel yields data from metrics that were recorded from
+// an operator, a scheduler, a console and an API server.
 func TestDashboardsShowSomething(t *testing.T) {
 	documented := documentedMetrics(t)
 	storage := promqltest.LoadedStorage(t, recorded(t))
@@ -177,7 +177,7 @@ func TestDashboardsShowSomething(t *testing.T) {
 	}
 }
 
-// samples is the number of scrapes of the recorded programs.
+// samples is the number of simulated scrapes after the first one.
 const samples = 90
 
 // recorded returns the recorded metrics as a promql `load` command. Gauges keep their recorded value; counters grow

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sectionsOf returns the text of each section of the third level in a file of Markdown, by heading.
+// sectionsOf returns the text of each section of the third level in a Markdown file, by heading.
 func sectionsOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// checksumFile has the checksums of a release, for `sha256sum --check`.
+// checksumFile is the file with the checksums of a release, for `sha256sum --check`.
 const checksumFile = "SHA256SUMS"
 
 // packed is a file to add to an archive.
@@ -93,7 +93,7 @@ func (r *release) zip(files []packed) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// checksums writes the SHA-256 of every file that people download.
+// checksums writes the SHA-256 of every file that users download.
 func (r *release) checksums(context.Context) error {
 	var lines []string
 	for _, pattern := range []string{"t9k-*", krewFile, "images/*.tar", valuesFile, "sbom/*"} {

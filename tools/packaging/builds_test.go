@@ -49,8 +49,9 @@ func operatorImage(t *testing.T, r *release) string {
 	return sum
 }
 
-// TestBuildsOfAnImageAreTheSame builds the image of the operator twice: here, and from a copy of the source in another
-// folder. The copy shares Go's cache. A build that depended on its folder would not find its packages there.
+// TestBuildsOfAnImageAreTheSame builds the image of the operator twice: from this folder, and from a copy of the source
+// in another folder. It verifies that both archives are equal, which also shows that a build does not depend on its
+// folder.
 func TestBuildsOfAnImageAreTheSame(t *testing.T) {
 	platform := "linux/" + runtime.GOARCH
 	first := operatorImage(t, realRelease(t, "../..", platform))
@@ -61,7 +62,7 @@ func TestBuildsOfAnImageAreTheSame(t *testing.T) {
 	}
 }
 
-// copySource copies the files of the source tree, without what builds have written.
+// copySource copies the files of the source tree, without .git and the outputs of builds.
 func copySource(t *testing.T, from, to string) {
 	t.Helper()
 	entries, err := os.ReadDir(from)
@@ -86,7 +87,7 @@ func copySource(t *testing.T, from, to string) {
 	}
 }
 
-// TestCommandLineBuildsForOtherSystems builds the command line for macOS and Windows.
+// TestCommandLineBuildsForOtherSystems verifies that the command line can be built for macOS and Windows.
 func TestCommandLineBuildsForOtherSystems(t *testing.T) {
 	r := realRelease(t, "../..", "linux/"+runtime.GOARCH)
 	path := func(os, arch string) string {

@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/tools/packaging/image"
 )
 
-// allImages writes the images alone.
+// allImages writes only the images and their values, without the rest of a release.
 func (r *release) allImages(ctx context.Context) error {
 	if err := r.collectNotices(ctx); err != nil {
 		return err
@@ -42,11 +42,11 @@ func (r *release) images(ctx context.Context) error {
 	return r.write(valuesFile, values)
 }
 
-// valuesFile has the names and the tag of the images as values of the chart.
+// valuesFile is the file with the names and the tag of the images, as values of the chart.
 const valuesFile = "images/values.yaml"
 
-// imageValues returns the values that have the chart use the images. Typed on a command line, a tag of digits alone
-// would be a number, which the chart refuses.
+// imageValues returns the values with which the chart uses the images. Users need a file for them, because a tag of
+// digits that is set on the command line becomes a number, which the chart refuses.
 func (r *release) imageValues() ([]byte, error) {
 	values := map[string]any{"image": map[string]any{"tag": r.version}}
 	for _, p := range programs {

@@ -9,10 +9,10 @@ import (
 	"tensorstack.dev/batch/tools/packaging/chart"
 )
 
-// krewFile is the manifest of the kubectl plug-in.
+// krewFile is the file with the manifest of the kubectl plug-in.
 const krewFile = "krew.yaml"
 
-// krew writes the manifest by which krew installs the command line as `kubectl t9k`.
+// krew writes the manifest with which krew installs the command line as `kubectl t9k`.
 func (r *release) krew(context.Context) error {
 	var platforms []any
 	for _, platform := range r.commandLineTargets {

@@ -1,6 +1,6 @@
 // Command packaging builds the released artifacts: container images, the Helm chart, and the files of a release.
 //
-//	packaging generate   writes the chart's copies of config, config's copies of the chart, and the chart's README
+//	packaging generate   writes the files that the chart and config share, and the table of values in the chart's README
 //	packaging images     builds the programs of the servers and writes their images
 //	packaging release    does the same, and writes everything else of a release
 //	packaging licenses   checks and prints the licences of everything that is compiled into the programs
@@ -24,7 +24,7 @@ import (
 	"tensorstack.dev/batch/tools/packaging/chart"
 )
 
-// source is where the source of the product is.
+// source is the address of the product's source. It is the home page too.
 const source = "https://tensorstack.dev/batch"
 
 // release holds the settings with which the files of a release are built.

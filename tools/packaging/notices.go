@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// licenseFile has our licence.
+	// licenseFile is the file with the product's licence.
 	licenseFile = "LICENSE"
-	// noticesFile has the licences of what is compiled into the programs.
+	// noticesFile is the file with the licences of the modules that are compiled into the programs.
 	noticesFile = "THIRD_PARTY_LICENSES"
 )
 
@@ -30,7 +30,7 @@ func (r *release) modules(ctx context.Context) ([]licenses.Module, error) {
 	return licenses.Collect(ctx, r.root, builds...)
 }
 
-// licenses prints the licences of everything that is compiled into the programs.
+// licenses prints the licences of all modules that are compiled into the programs.
 func (r *release) licenses(ctx context.Context) error {
 	modules, err := r.modules(ctx)
 	if err != nil {
@@ -43,7 +43,8 @@ func (r *release) licenses(ctx context.Context) error {
 	return nil
 }
 
-// licenseTexts returns what accompanies the programs, by file name: our licence, and those of others.
+// licenseTexts returns the texts that accompany the programs, by file name: the product's licence, and the licences of
+// others.
 func (r *release) licenseTexts() (map[string][]byte, error) {
 	ours, err := os.ReadFile(filepath.Join(r.root, licenseFile))
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 type program struct {
 	name  string
 	title string
-	// kubernetes says that the program is built from Kubernetes itself and states its version.
+	// kubernetes is true if the program is built from Kubernetes itself and reports the version of Kubernetes.
 	kubernetes bool
-	// image says that the program has a container image.
+	// image is true if the program has a container image.
 	image bool
 }
 
-// programs lists the programs of the servers. A further program with an image is one line here.
+// programs lists the programs of the servers. A further program with an image needs only a line here.
 var programs = []program{
 	{name: "t9k-operator", title: "The controllers and webhooks of TensorStack Batch", image: true},
 	{name: "t9k-scheduler", title: "A scheduler that starts gangs all together or not at all", kubernetes: true, image: true},
@@ -29,7 +29,7 @@ var programs = []program{
 	{name: "t9k-local", title: "A real Kubernetes on one machine", kubernetes: true},
 }
 
-// commandLine is the program that people run on their own machines.
+// commandLine is the program that users run on their own machines.
 var commandLine = program{name: "t9k", title: "The command line of TensorStack Batch"}
 
 // build compiles a program for a platform, once, into the folder of programs and returns its path.
@@ -48,7 +48,8 @@ func (r *release) build(ctx context.Context, p program, platform v1.Platform) (s
 	return path, nil
 }
 
-// goBuild compiles a program. The result depends on the source, the version and the version of Go only.
+// goBuild compiles a program. The result depends only on the source, the linker flags, which set the version, and the
+// version of Go.
 func (r *release) goBuild(ctx context.Context, p program, platform v1.Platform, path string) error {
 	flags := r.flags
 	if p.kubernetes {

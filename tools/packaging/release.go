@@ -34,7 +34,7 @@ func (r *release) all(ctx context.Context) error {
 	return nil
 }
 
-// clean removes the files of another release.
+// clean removes the files of an earlier release from the output folder.
 func (r *release) clean() error {
 	for _, pattern := range []string{"images", "programs", "sbom", "t9k-*", checksumFile, krewFile} {
 		paths, err := filepath.Glob(filepath.Join(r.out, pattern))
@@ -52,7 +52,7 @@ func (r *release) clean() error {
 
 var tagged = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// checkChangelog makes sure that a tagged version has a section in the changelog.
+// checkChangelog returns an error if a tagged version has no section in the changelog.
 func (r *release) checkChangelog() error {
 	if !tagged.MatchString(r.version) {
 		return nil
@@ -123,7 +123,8 @@ func (r *release) bill(path string, p program, platform v1.Platform) error {
 	return r.write(filepath.Join("sbom", p.name+"-"+platform.OS+"-"+platform.Architecture+".cdx.json"), data)
 }
 
-// charts writes the chart, and what it renders by default as manifests for kubectl.
+// charts writes the chart, and for each edition a manifest for kubectl with the objects that the chart renders by
+// default.
 func (r *release) charts(context.Context) error {
 	c, err := chart.Load(r.root, r.version, r.created)
 	if err != nil {

@@ -152,7 +152,7 @@ func checkArchives(t *testing.T, r *release) {
 	}
 }
 
-// checkImages verifies that each image has the licences, and is the same without the rest of the release.
+// checkImages verifies that each image has the licences, and is the same if only the images are built.
 func checkImages(t *testing.T, r *release) {
 	t.Helper()
 	alone := *r
@@ -183,8 +183,9 @@ func checkImages(t *testing.T, r *release) {
 	}
 }
 
-// TestImagesComeWithTheirValues verifies that the values beside the images have the chart use exactly these, also if
-// the version consists of digits, as an abbreviated commit may, and if the names of the images have another prefix.
+// TestImagesComeWithTheirValues verifies that the chart uses exactly the images beside which the values are written,
+// also if the version consists of digits, as an abbreviated commit may, and if the names of the images have another
+// prefix.
 func TestImagesComeWithTheirValues(t *testing.T) {
 	for _, version := range []string{"v0.1.0", "0123456", "12e4567", "v0.1.0-3-gabcdef0-dirty"} {
 		r := newRelease(t, nil, "-version", version, "-registry", "registry.example.com/mine")

@@ -1,6 +1,6 @@
 // Package crd fits the CRD files that controller-gen writes. It removes the descriptions of Kubernetes' own fields from
-// pod templates, makes the schemas require what the API server requires of every pod, and adds the rules of the kinds
-// of job. Start reading at Fit.
+// pod templates, makes the schemas require what the API server requires of every pod, limits values that clients could
+// not decode or that would make rules too expensive, and adds the rules of the kinds of job. Start reading at Fit.
 //
 // The descriptions are two thirds of such a CRD, and `kubectl explain pod` shows the same descriptions. Without them, a
 // CRD stays below the 256 KiB that client-side `kubectl apply` can handle and costs the API server less memory.
@@ -38,7 +38,7 @@ func Fit(file []byte, rules []kinds.SchemaRule) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// slim traverses the schema and strips everything below each pod template.
+// slim traverses a schema. It removes the descriptions below each pod template, and tightens and bounds the template.
 func slim(n *yaml.Node) {
 	if isPodTemplate(n) {
 		strip(value(n, "properties"))

@@ -9,7 +9,7 @@ const maxKeys = 256
 // maxValue is the largest length of a label's value.
 const maxValue = 63
 
-// boundKeys limits the number of labels and annotations of a template.
+// boundKeys limits the number of labels and annotations of a template, and the length of label values.
 func boundKeys(template *yaml.Node) {
 	for _, keys := range []string{"labels", "annotations"} {
 		set(value(template, "properties", "metadata", "properties", keys), "maxProperties", maxKeys)

@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestCertManagerHasASecretOfItsOwn verifies that the Secret that cert-manager writes, and leaves behind, is no object
-// of the chart with other values. Helm refuses to take over a Secret that it has not created.
+// TestCertManagerHasASecretOfItsOwn verifies that the chart, with any of the values in testdata, contains no Secret
+// with the name of the Secret that cert-manager writes and leaves behind. Helm refuses to take over a Secret that it
+// has not created.
 func TestCertManagerHasASecretOfItsOwn(t *testing.T) {
 	c := load(t)
 	ours, theirs := map[string]bool{}, map[string]bool{}
@@ -42,7 +43,7 @@ func TestCertManagerHasASecretOfItsOwn(t *testing.T) {
 	}
 }
 
-// mountedSecret returns the name of the Secret of a Deployment's volume, or "" without such a volume.
+// mountedSecret returns the name of the Secret of a Deployment's volume; empty if there is no such volume.
 func mountedSecret(deployment *unstructured.Unstructured, volume string) string {
 	volumes, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "volumes")
 	for _, v := range volumes {

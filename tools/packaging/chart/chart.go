@@ -24,13 +24,13 @@ import (
 // Dir is the folder of the chart below the root of the source tree.
 const Dir = "charts/t9k-batch"
 
-// Namespace is the namespace of config, and the one that the documentation installs the chart in.
+// Namespace is the namespace of the objects in config, and the namespace in which the documentation installs the chart.
 const Namespace = "t9k-system"
 
 // newest is the newest supported version of Kubernetes; config/default is rendered for it.
 var newest = common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 
-// copies lists the files of config that the chart has copies of, as patterns.
+// copies lists patterns of the files of config that are copied into the chart.
 var copies = []string{
 	"crd/*.yaml", "rbac/role.yaml", "rbac/role_binding.yaml",
 	"webhook/configuration.yaml", "webhook/defaults.yaml", "webhook/rbac.yaml", "webhook/certificate_rbac.yaml", "webhook/secret.yaml", "webhook/service.yaml",
@@ -39,12 +39,13 @@ var copies = []string{
 	"users/[^k]*.yaml",
 }
 
-// rendered lists the files of config that the chart renders, by the kind of the object.
+// rendered lists the names of the files of config that are rendered from the chart, by the kind of their object.
 var rendered = map[string]string{
 	"ConfigMap": "config_map.yaml", "Deployment": "deployment.yaml", "ServiceAccount": "service_account.yaml", "PodDisruptionBudget": "pod_disruption_budget.yaml",
 }
 
-// Generate writes the chart's copies of config, config's part that the chart renders, and the chart's README.
+// Generate writes the chart's copies of files of config, the files of config that are rendered from the chart, and the
+// table of values in the chart's README.
 func Generate(root string) error {
 	if err := copyConfig(root); err != nil {
 		return err
@@ -55,7 +56,8 @@ func Generate(root string) error {
 	return writeReadme(filepath.Join(root, Dir))
 }
 
-// copyConfig brings the chart's copies of config up to date.
+// copyConfig brings the chart's copies of files of config up to date, and removes copies whose originals no longer
+// exist.
 func copyConfig(root string) error {
 	files := filepath.Join(root, Dir, "files")
 	var fresh []string
@@ -93,13 +95,13 @@ func copyConfig(root string) error {
 	return nil
 }
 
-// renderConfig writes what config has from the chart.
+// renderConfig writes the files of config that are rendered from the chart.
 func renderConfig(root string) error {
 	chart, err := loader.LoadDir(filepath.Join(root, Dir))
 	if err != nil {
 		return fmt.Errorf("reading the chart: %w", err)
 	}
-	// config has the console too, in a folder apart from config/default
+	// This includes the console, which config has in a separate folder and not in config/default.
 	objects, err := Render(chart, map[string]any{"console": map[string]any{"enabled": true}})
 	if err != nil {
 		return err
@@ -138,14 +140,14 @@ func removeChartLabels(o *unstructured.Unstructured) {
 	o.SetLabels(labels)
 }
 
-// Render returns the objects that the chart yields with some values in the usual namespace, in the order of the
-// templates' names.
+// Render returns the objects that the chart yields with the given values in Namespace, in the order of the templates'
+// names.
 func Render(chart *v2.Chart, values map[string]any) ([]*unstructured.Unstructured, error) {
 	return renderIn(chart, values, Namespace, newest)
 }
 
-// Editions lists the manifests that the supported versions of Kubernetes need: the suffix of the file name, after a
-// folder of config, and the newest version that accepts the manifest.
+// Editions maps each edition of the manifest to the newest version of Kubernetes that it is for. The key is the suffix
+// of the manifest's file name: empty for config/default, otherwise a hyphen and the name of a folder of config.
 var Editions = map[string]string{"": newest.Version, "-before-1.36": "v1.35.0", "-before-1.34": "v1.33.0"}
 
 // RenderFor returns the objects that the chart yields with the default values for a version of Kubernetes.
@@ -191,7 +193,7 @@ func renderIn(chart *v2.Chart, values map[string]any, namespace string, kubernet
 	return objects, nil
 }
 
-// Manifest returns objects as one file of YAML.
+// Manifest returns objects as one YAML file.
 func Manifest(objects []*unstructured.Unstructured) ([]byte, error) {
 	var out bytes.Buffer
 	for _, o := range objects {
@@ -205,7 +207,7 @@ func Manifest(objects []*unstructured.Unstructured) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// write writes a file unless it has this content already.
+// write writes a file unless it already has this content.
 func write(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil

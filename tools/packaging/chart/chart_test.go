@@ -106,8 +106,8 @@ func TestChartPassesLint(t *testing.T) {
 	}
 }
 
-// TestDefaultsRenderTheSameAsConfig compares what the chart renders by default with what `kubectl apply -k
-// config/default` applies, and the same for the folders of older versions of Kubernetes.
+// TestDefaultsRenderTheSameAsConfig compares the objects that the chart renders by default with those that
+// `kubectl apply -k config/default` applies, and likewise for the folders of older versions of Kubernetes.
 func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	for version, dir := range map[string]string{newest.Version: "default", "v1.35.0": "before-1.36", "v1.34.0": "before-1.36", "v1.33.0": "before-1.34"} {
 		t.Run(version, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestConsoleReadsLogsOnlyIfAsked(t *testing.T) {
 // configDir returns the path of a folder of config.
 func configDir(name string) string { return filepath.Join(root, "config", name) }
 
-// checkSame compares objects of the chart with those that kustomize makes of a folder.
+// checkSame compares objects of the chart with the objects that kustomize makes from a folder.
 func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string) {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -302,7 +302,8 @@ func tree(t *testing.T, root string) map[string]string {
 	return files
 }
 
-// TestNothingForASyncToRevert verifies that the chart sets no field that the operator or cert-manager fills in.
+// TestNothingForASyncToRevert verifies that the chart sets no field that the operator or cert-manager fills in, because
+// a GitOps tool would then revert their changes.
 func TestNothingForASyncToRevert(t *testing.T) {
 	c := load(t)
 	for name, values := range valueFiles(t) {
@@ -343,7 +344,7 @@ func TestObjectsFollowTheReleaseNamespace(t *testing.T) {
 }
 
 // TestOlderKubernetesGetsNoMutatingPolicies verifies that a release for an API server before 1.36 has no mutating
-// policies, which it would refuse.
+// policies, because the API server would refuse them.
 func TestOlderKubernetesGetsNoMutatingPolicies(t *testing.T) {
 	kinds := map[string]map[string]int{}
 	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1", newest.Version} {

@@ -10,7 +10,7 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 )
 
-// Load reads the chart of the source tree as that of a version, with one time for all of its files.
+// Load reads the chart of the source tree, sets its version, and gives all of its files the same time.
 func Load(root, version string, created time.Time) (*v2.Chart, error) {
 	c, err := loader.LoadDir(filepath.Join(root, Dir))
 	if err != nil {
@@ -35,7 +35,8 @@ func Pack(c *v2.Chart, dir string) (string, error) { return chartutil.Save(c, di
 
 var release = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$`)
 
-// SemVer returns the semantic version for what `git describe` says. Without a tag it is a version before all others.
+// SemVer returns the semantic version for the output of `git describe`. If the output does not begin with a release
+// tag, the result is 0.0.0-gOUTPUT, which comes before all releases.
 func SemVer(version string) string {
 	if m := release.FindStringSubmatch(version); m != nil {
 		return m[1]

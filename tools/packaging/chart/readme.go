@@ -82,7 +82,7 @@ func settingsOf(prefix string, mapping *yaml.Node) ([]setting, error) {
 	return settings, nil
 }
 
-// compact returns a value in one line.
+// compact returns a value as JSON on one line.
 func compact(value *yaml.Node) (string, error) {
 	var v any
 	if err := value.Decode(&v); err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestSchemaKnowsAllValues compares the schema with the values, both ways.
+// TestSchemaKnowsAllValues verifies that the schema and values.yaml have the same keys.
 func TestSchemaKnowsAllValues(t *testing.T) {
 	c := load(t)
 	var schema map[string]any
@@ -40,7 +40,7 @@ func propertiesOf(prefix string, schema map[string]any, found map[string]bool) {
 	}
 }
 
-// keysOf adds the keys of values to found, down to the keys that the schema does not describe.
+// keysOf adds the keys of values to found. It descends into an object only if the schema describes the object's keys.
 func keysOf(prefix string, values map[string]any, schema, found map[string]bool) {
 	for name, value := range values {
 		found[prefix+name] = true
@@ -101,7 +101,8 @@ func TestPortsOfOthersAreFreeWithoutThem(t *testing.T) {
 	}
 }
 
-// TestValuesDecide checks single objects that values change, where a golden file would repeat all others.
+// TestValuesDecide verifies how values change single objects. A golden file for each case would repeat all other
+// objects.
 func TestValuesDecide(t *testing.T) {
 	const archive = "console: {enabled: true, archive: {enabled: true, logs: true, "
 	const together = archive + "}}\ncertificates: {source: cert-manager}\nnetworkPolicy: {enabled: true}\n"

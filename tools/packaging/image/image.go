@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// User is the user and the group of the program. Number 65532 is what other images without a shell use, too.
+	// User is the user and the group of the program. Other images without a shell use the number 65532 too.
 	User = "65532:65532"
 	// RootsPath is where Go and most other TLS clients look for certificate authorities.
 	RootsPath = "etc/ssl/certs/ca-certificates.crt"
@@ -42,7 +42,7 @@ type Spec struct {
 	Revision string
 	Source   string
 	Licenses string
-	// LicenseTexts are the texts of the product's licence and of those of others, by file name.
+	// LicenseTexts are the texts of the product's licence and of the licences of others, by file name.
 	LicenseTexts map[string][]byte
 	// Created is the time of everything in the image.
 	Created time.Time
@@ -147,7 +147,7 @@ type file struct {
 	mode int64
 }
 
-// layer returns a layer with these files, by path, and their directories. All belong to root.
+// layer returns a layer with files, which are given by path, and their directories. All of them belong to root.
 func layer(created time.Time, files map[string]file) (v1.Layer, error) {
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)

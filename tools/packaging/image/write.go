@@ -38,7 +38,7 @@ func WriteLayout(dir string, index v1.ImageIndex, reference string) error {
 	return nil
 }
 
-// WriteArchive writes an OCI layout as one file.
+// WriteArchive writes the OCI layout in dir as one tar archive. All files in it have the time created.
 func WriteArchive(path, dir string, created time.Time) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -88,7 +88,8 @@ func addToArchive(w *tar.Writer, dir, file string, entry fs.DirEntry, created ti
 	return err
 }
 
-// WriteDockerArchive writes the image of one platform in the format of `docker save`.
+// WriteDockerArchive writes the image of one platform in the format of `docker save`. It returns an error if the index
+// has no image for the platform.
 func WriteDockerArchive(path string, index v1.ImageIndex, platform v1.Platform, reference string) error {
 	ref, err := name.NewTag(reference)
 	if err != nil {

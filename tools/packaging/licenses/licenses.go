@@ -22,7 +22,8 @@ import (
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSD-3-Clause-Clear", "CC0-1.0", "ISC", "MIT", "MIT-0", "MPL-2.0", "Unlicense", "Zlib", "0BSD"}
 
 // reviewed lists, by module and file, the licence files that a person has read because no program recognises them, or
-// because they are about something that is not compiled into programs. The value is what was found.
+// because they are about something that is not compiled into programs. The value is the identifier of the licence that
+// the person has found; empty for a file that licenses nothing in the programs.
 var reviewed = map[string]string{
 	"github.com/opencontainers/go-digest LICENSE.docs": "", // the documentation only
 	"modernc.org/libc LICENSE-3RD-PARTY.md":            "MIT",
@@ -33,9 +34,9 @@ var reviewed = map[string]string{
 // minCoverage is the share of a licence file, in percent, that must be text of known licences.
 const minCoverage = 70
 
-// Module is a module of which the programs have a part.
+// Module is a module that is compiled into the programs in whole or in part.
 type Module struct {
-	// Path and Version name it.
+	// Path and Version identify the module.
 	Path, Version string
 	// Licenses are the SPDX identifiers of its licences.
 	Licenses []string
@@ -50,14 +51,15 @@ type Text struct {
 	Data []byte
 }
 
-// Build names packages that are compiled for an operating system.
+// Build is a set of packages that are compiled for an operating system.
 type Build struct {
 	OS       string
 	Packages []string
 }
 
-// Collect returns the modules, in the order of their paths, of what the builds in a source tree need, except for the
-// modules of the tree itself. The error names every module with a licence that is unknown or not allowed.
+// Collect returns the modules that the builds in a source tree need, in the order of their paths, without the modules
+// of the tree itself. The error names every module without a licence file and every module with a licence that is
+// unknown or not allowed.
 func Collect(ctx context.Context, root string, builds ...Build) ([]Module, error) {
 	dirs := map[[3]string][]string{} // path, version and folder of a module, and the folders of its packages
 	for _, b := range builds {
@@ -98,7 +100,8 @@ var (
 	noticeFile  = regexp.MustCompile(`(?i)^notices?([.-].*)?$`)
 )
 
-// read reads the licence files of a module: those beside its packages and above them.
+// read reads the licence files and notices of a module that are in the directories of its packages and above them. It
+// returns an error for a licence that is unknown or not allowed.
 func (m *Module) read(dir string, packages []string) error {
 	folders := map[string]bool{dir: true}
 	for _, p := range packages {
@@ -140,7 +143,7 @@ func (m *Module) read(dir string, packages []string) error {
 	return nil
 }
 
-// classify adds the licences of a file.
+// classify adds the licences of a file to the module. It returns an error for a licence that is unknown or not allowed.
 func (m *Module) classify(file string, data []byte) error {
 	if license, ok := reviewed[m.Path+" "+file]; ok {
 		if license != "" {

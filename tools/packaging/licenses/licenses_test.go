@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// beerware is a licence that is known and not in the list of allowed ones.
+// beerware is a known licence that is not allowed.
 const beerware = `"THE BEER-WARE LICENSE" (Revision 42):
 <author@example.org> wrote this file. As long as you retain this notice you can do whatever you want with this stuff. If we
 meet some day, and you think this stuff is worth it, you can buy me a beer in return.`

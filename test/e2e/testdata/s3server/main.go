@@ -1,5 +1,5 @@
-// Command s3server is an object store for tests, with the files of a directory in one bucket. It is a separate module,
-// so that its dependencies are not dependencies of the product.
+// Command s3server is an object store for tests that serves the files of a directory as one bucket. It is a separate
+// module, so that its dependencies are not dependencies of the product.
 package main
 
 import (
@@ -67,7 +67,8 @@ func put(backend gofakes3.Backend, bucket, dir, path string) error {
 	return err
 }
 
-// only admits requests that name the access key. The store itself admits all requests.
+// only returns a handler that passes on to h only requests that name the access key. The store itself admits all
+// requests.
 func only(key string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), " Credential="+key+"/") {

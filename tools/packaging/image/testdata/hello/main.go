@@ -1,4 +1,4 @@
-// Command hello is a small program for images of tests.
+// Command hello is a small program for the images of tests.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// xgBoostTrainingJob wires its replicas by the variables of XGBoost's tracker.
+// xgBoostTrainingJob connects its replicas with the variables of XGBoost's tracker.
 var xgBoostTrainingJob = Kind{
 	Name:           "XGBoostTrainingJob",
 	Plural:         "xgboosttrainingjobs",

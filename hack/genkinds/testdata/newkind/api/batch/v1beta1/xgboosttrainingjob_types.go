@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// XGBoostTrainingJob trains with XGBoost: its workers find the tracker, which the first of them runs, by the variable
-// DMLC_TRACKER_URI.
+// XGBoostTrainingJob trains with XGBoost. The first worker runs the tracker, and the variable DMLC_TRACKER_URI names it
+// in every worker.
 //
 // The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
 // switches, the fields of runPolicy except restartScope, and the priority can change.
@@ -42,8 +42,8 @@ type XGBoostTrainingJobList struct {
 	Items           []XGBoostTrainingJob `json:"items"`
 }
 
-// XGBoostTrainingJobSpec says what a XGBoostTrainingJob runs. Its master is rank 0 of the first role: the job succeeds
-// when it succeeds and fails when it fails for good.
+// XGBoostTrainingJobSpec says what an XGBoostTrainingJob runs. The master is rank 0 of the first role: the job succeeds
+// when the master succeeds, and fails when the master fails for good.
 type XGBoostTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job.
 	// +listType=map
@@ -55,7 +55,7 @@ type XGBoostTrainingJobSpec struct {
 	TrainingSpec `json:",inline"`
 }
 
-// XGBoostTrainingJobStatus is the observed state of a XGBoostTrainingJob.
+// XGBoostTrainingJobStatus is the observed state of an XGBoostTrainingJob.
 type XGBoostTrainingJobStatus struct {
 	TrainingStatus `json:",inline"`
 }
