@@ -1,4 +1,4 @@
-// Package cmd_test holds what is true of the programs as a whole.
+// Package cmd_test tests properties of whole programs.
 package cmd_test
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestServersStartNoPrograms verifies that no package of ours in the programs of an installation can start another
-// program, and so none can hand a text of a user to a shell.
+// TestServersStartNoPrograms verifies that none of our packages in the programs of an installation can start another
+// program. They therefore cannot pass the text of a user to a shell.
 func TestServersStartNoPrograms(t *testing.T) {
 	const ours = "tensorstack.dev/batch/"
 	for _, name := range []string{"t9k-operator", "t9k-scheduler", "t9k-console"} {

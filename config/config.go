@@ -1,4 +1,4 @@
-// Package config embeds the manifests that programs install and tests check.
+// Package config embeds manifests of this folder, which programs install and tests check.
 package config
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// CRDs holds the generated CustomResourceDefinitions as YAML files under crd/.
+// CRDs holds the generated CustomResourceDefinitions, as YAML files in crd.
 //
 //go:embed crd/*.yaml
 var CRDs embed.FS
@@ -18,11 +18,11 @@ var CRDs embed.FS
 //go:embed operator/namespace.yaml rbac/role.yaml webhook/*.yaml scheduler/queue.yaml scheduler/role.yaml scheduler/admission_*.yaml console/role.yaml users/*.yaml
 var files embed.FS
 
-// Namespace is the namespace of the operator.
+// Namespace is the namespace in which TensorStack Batch is installed by default.
 const Namespace = "t9k-system"
 
-// Webhook returns the objects that an operator outside of the cluster needs for its webhooks: its namespace, the Secret
-// of its certificate, and webhook configurations with the URL https://ADDRESS. The address is a host and a port.
+// Webhook returns the objects that an operator outside of the cluster needs for its webhooks: the namespace, the Secret
+// of its certificate, and webhook configurations that call https://ADDRESS. The address is HOST:PORT.
 func Webhook(address string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range []string{"operator/namespace.yaml", "webhook/secret.yaml", "webhook/configuration.yaml", "webhook/defaults.yaml"} {
@@ -42,8 +42,8 @@ func Webhook(address string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// callAt replaces the Service of each webhook of a configuration by the URL of an address. Other objects stay
-// unchanged.
+// callAt replaces the Service in each webhook of a webhook configuration by a URL with the address. It does not change
+// other objects.
 func callAt(o *unstructured.Unstructured, address string) error {
 	hooks, found, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil || !found {
@@ -60,10 +60,11 @@ func callAt(o *unstructured.Unstructured, address string) error {
 	return unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }
 
-// DefaultQueue returns the Queue "default", which a new installation creates.
+// DefaultQueue returns the Queue "default", which the operator creates if it does not exist.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
 
-// admissionRules are the names of the admission policies of queues, each followed by its bindings.
+// admissionRules are the names of the files with the admission policies of queues, each followed by those of its
+// bindings.
 var admissionRules = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
 	"requested_by", "requested_by_binding", "noted", "noted_binding", "require_queue", "require_queue_binding", "default_queue", "default_queue_binding"}
 
@@ -95,10 +96,11 @@ func UserRoles() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// SchedulerClusterRole returns the role of the t9k-scheduler in addition to the roles of kube-scheduler.
+// SchedulerClusterRole returns the ClusterRole that the t9k-scheduler needs in addition to the roles of kube-scheduler.
 func SchedulerClusterRole() (*unstructured.Unstructured, error) { return read("scheduler/role.yaml") }
 
-// SchedulerRole returns SchedulerClusterRole and its binding to a user, for a scheduler outside of the cluster.
+// SchedulerRole returns the role of SchedulerClusterRole and its binding to a user, for a scheduler outside of the
+// cluster.
 func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 	role, err := SchedulerClusterRole()
 	if err != nil {
@@ -112,7 +114,8 @@ func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{role, binding}, nil
 }
 
-// ConsoleClusterRole returns the role of an installed console, without the right to read logs for the archive.
+// ConsoleClusterRole returns the ClusterRole of an installed console, without the permission to read logs for the
+// archive.
 func ConsoleClusterRole() (*unstructured.Unstructured, error) { return read("console/role.yaml") }
 
 // OperatorRoles returns the roles of the operator: ClusterRoles, and Roles in its namespace.

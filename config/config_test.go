@@ -33,7 +33,8 @@ func crds(t *testing.T) map[string]*apiextensions.CustomResourceDefinition {
 	return all
 }
 
-// TestRulesOfWholeObjectsNameAField: the API server writes "<nil>" where a rule of a whole object names none.
+// TestRulesOfWholeObjectsNameAField verifies that the rules of whole objects have a fieldPath. Without it, the API
+// server reports "<nil>" as the field.
 func TestRulesOfWholeObjectsNameAField(t *testing.T) {
 	for name, crd := range crds(t) {
 		for _, v := range crd.Spec.Versions {
@@ -46,7 +47,7 @@ func TestRulesOfWholeObjectsNameAField(t *testing.T) {
 	}
 }
 
-// TestElasticKindsHaveAScale verifies that the kinds whose jobs can be elastic are those with a scale subresource.
+// TestElasticKindsHaveAScale verifies that exactly the kinds whose jobs can be elastic have a scale subresource.
 func TestElasticKindsHaveAScale(t *testing.T) {
 	all := crds(t)
 	for _, k := range kinds.All {

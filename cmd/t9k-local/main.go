@@ -1,4 +1,4 @@
-// Command t9k-local runs a Kubernetes cluster on this machine. All components are contained in this one binary.
+// Command t9k-local runs a Kubernetes cluster on this machine. The binary contains all components of the cluster.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	// Package shim runs a container if this program was started as the first process of one.
+	// Package shim takes over if this program was started as the first process of a container.
 	_ "batch.tensorstack.dev/shim"
 	"github.com/spf13/pflag"
 
@@ -21,7 +21,7 @@ func main() {
 			os.Exit(code)
 		}
 	}
-	// The flag set is replaced because Kubernetes' packages add their own flags to it.
+	// Kubernetes' packages have added their own flags to the global flag set, so it is replaced.
 	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
 	err := localcmd.New().ExecuteContext(context.Background())
 	if err != nil && !errors.Is(err, localcmd.ErrSilent) {

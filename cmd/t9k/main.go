@@ -1,4 +1,4 @@
-// Command t9k runs batch and training jobs on Kubernetes. Called as kubectl-t9k, it is a plug-in of kubectl.
+// Command t9k runs batch and training jobs on Kubernetes. Under the name kubectl-t9k, it is a plug-in of kubectl.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// Libraries also log the errors that they return, which would show each error twice.
+	// Libraries log errors that they also return. Without this line, the user would see each of them twice.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second Ctrl-C stops the program immediately.

@@ -1,5 +1,6 @@
-// Package configuration reads the settings of the programs, whose API is config.tensorstack.dev/v1alpha1: it decodes
-// them strictly, sets their defaults and validates them. It does not depend on any program. Start reading at Operator.
+// Package configuration reads the configuration files of the programs, whose types are in
+// config.tensorstack.dev/v1alpha1. It decodes them strictly, sets defaults and validates them. It does not depend on
+// any program. Start reading at Operator.
 package configuration
 
 import (
@@ -17,8 +18,8 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// FromFile reads the settings from a file. If the path is empty, it returns the defaults. An empty file is an error,
-// because its settings have been lost.
+// FromFile reads settings from a file with the function read. If the path is empty, it passes no text to read, which
+// then returns the defaults. An empty file is an error, because the settings in it were probably lost.
 func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error) {
 	var text []byte
 	if path != "" {
@@ -63,7 +64,8 @@ func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error
 	return a, validateGang(a, path).ToAggregate()
 }
 
-// decode reads text into an object of a kind. Every error names the path of its field.
+// decode reads text into an object of a kind. Unknown and repeated fields are errors. Errors name fields relative to
+// path, which may be nil.
 func decode(text []byte, into any, kind string, path *field.Path) error {
 	data, err := yaml.YAMLToJSONStrict(text) // detects duplicate fields
 	if err != nil {
@@ -89,8 +91,8 @@ func decode(text []byte, into any, kind string, path *field.Path) error {
 	return nil
 }
 
-// checkKind verifies the apiVersion and the kind before the fields are decoded, because otherwise every field of
-// another kind would be reported as unknown.
+// checkKind verifies the apiVersion and the kind. decode calls it first, because otherwise every field of another kind
+// would be reported as unknown.
 func checkKind(data []byte, kind string, path *field.Path) error {
 	found := metav1.TypeMeta{}
 	if err := json.UnmarshalCaseSensitivePreserveInts(data, &found); err != nil {

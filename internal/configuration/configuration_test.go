@@ -105,7 +105,7 @@ func TestGangArgsErrorsNameThePathInTheFile(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreThoseOfTheMarkers verifies that the defaults equal the default markers of the types, from which the
+// TestDefaultsAreThoseOfTheMarkers verifies that the defaults equal the markers +default of the types, from which the
 // reference is generated.
 func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	marked := regexp.MustCompile(`(?s)\+default=("?)([^\n"]*)"?\n(?:\t// \+[^\n]*\n)*\t\w+ +\S+ +` + "`" + `json:"(\w+)`)

@@ -11,7 +11,8 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// Console reads the console's settings from YAML or JSON; an empty text sets no field.
+// Console reads the console's settings from YAML or JSON; an empty text sets no field. A field that the text does not
+// set gets its default.
 func Console(text []byte) (*configv1alpha1.ConsoleConfiguration, error) {
 	c := &configv1alpha1.ConsoleConfiguration{}
 	if len(text) > 0 {
@@ -33,7 +34,7 @@ func setConsoleDefaults(c *configv1alpha1.ConsoleConfiguration) {
 	set(&c.Archive.MaxLogSize, resource.MustParse("1Gi"))
 }
 
-// validateConsole validates settings whose defaults have been set.
+// validateConsole returns the errors in settings whose defaults have been set.
 func validateConsole(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	var all field.ErrorList
 	add := func(err *field.Error) {
@@ -60,7 +61,7 @@ func validateConsole(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	return append(all, validateSignIn(c)...)
 }
 
-// validateSignIn validates the sign-in settings.
+// validateSignIn returns the errors in the sign-in settings, which may be unset.
 func validateSignIn(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	if c.SignIn == nil {
 		return nil

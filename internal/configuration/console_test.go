@@ -53,8 +53,8 @@ func TestErrorsOfTheConsoleNameTheFieldAndTheRemedy(t *testing.T) {
 	}
 }
 
-// TestRenderedFilesAreValid verifies that the files of config/console and those that the chart renders with its test
-// values are valid.
+// TestRenderedFilesAreValid verifies that the console's configuration files in config/console and in the golden files
+// of the chart are valid.
 func TestRenderedFilesAreValid(t *testing.T) {
 	golden, err := filepath.Glob("../../tools/packaging/chart/testdata/*.golden.yaml")
 	if err != nil {

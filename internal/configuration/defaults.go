@@ -8,7 +8,7 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// The defaults must equal the default markers of the types; TestDefaultsAreThoseOfTheMarkers checks this.
+// The defaults must equal the markers +default of the types. TestDefaultsAreThoseOfTheMarkers checks this.
 
 func setOperatorDefaults(c *configv1alpha1.OperatorConfiguration) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: configv1alpha1.GroupVersion, Kind: configv1alpha1.OperatorConfigurationKind}

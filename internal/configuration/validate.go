@@ -15,10 +15,10 @@ import (
 // Off is the bind address that disables a server.
 const Off = "0"
 
-// Serves reports whether a server with this address is enabled.
+// Serves reports whether a server with this bind address is enabled: the address is neither empty nor Off.
 func Serves(address string) bool { return address != "" && address != Off }
 
-// validateOperator validates settings whose defaults have been set.
+// validateOperator returns the errors in settings whose defaults have been set.
 func validateOperator(c *configv1alpha1.OperatorConfiguration) field.ErrorList {
 	var all field.ErrorList
 	add := func(err *field.Error) {
@@ -54,7 +54,7 @@ func validateOperator(c *configv1alpha1.OperatorConfiguration) field.ErrorList {
 	return append(all, validateTracing(c.Tracing, field.NewPath("tracing"))...)
 }
 
-// validateGang validates arguments whose defaults have been set.
+// validateGang returns the errors in arguments whose defaults have been set.
 func validateGang(a *configv1alpha1.T9kGangArgs, path *field.Path) field.ErrorList {
 	var all field.ErrorList
 	add := func(err *field.Error) {
@@ -72,7 +72,7 @@ func validateGang(a *configv1alpha1.T9kGangArgs, path *field.Path) field.ErrorLi
 	return append(all, validateTracing(a.Tracing, child(path, "tracing"))...)
 }
 
-// validateTracing validates the tracing settings; nil disables tracing.
+// validateTracing returns the errors in tracing settings; nil settings are valid.
 func validateTracing(t *configv1alpha1.Tracing, path *field.Path) field.ErrorList {
 	if t == nil {
 		return nil
@@ -89,7 +89,7 @@ func validateTracing(t *configv1alpha1.Tracing, path *field.Path) field.ErrorLis
 	return all
 }
 
-// isEndpoint reports whether an address is HOST:PORT, where HOST is a name or an IP address.
+// isEndpoint reports whether an address is HOST:PORT, where HOST is a DNS name or an IP address and PORT is not 0.
 func isEndpoint(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) == nil && len(validation.IsDNS1123Subdomain(host)) > 0 {

@@ -1,6 +1,6 @@
-// Package metrics defines the metrics of the operator, the scheduler and the console: names, labels and buckets. It
-// measures nothing itself: the packages that observe something make their collectors from these definitions. The
-// reference in docs/reference/metrics.md is generated from All. Start reading at All.
+// Package metrics defines the metrics of the operator, the scheduler and the console: their names, labels and buckets.
+// It measures nothing itself. Other packages create collectors from these definitions and set their values.
+// docs/reference/metrics.md is generated from All. Start reading at All.
 package metrics
 
 import (
@@ -33,7 +33,8 @@ const (
 // Label is a label of a metric.
 type Label struct {
 	Name string
-	// Help describes the values of the label. They are bounded: no label names a job, a group or a pod.
+	// Help describes the values of the label. The number of values must be bounded, so no label names a job, a group or
+	// a pod.
 	Help string
 }
 
@@ -44,7 +45,7 @@ type Definition struct {
 	Type    Type
 	Program Program
 	Labels  []Label
-	// Buckets are the upper bounds of the buckets of a histogram.
+	// Buckets are the upper bounds of the buckets of a histogram, in the unit of the metric.
 	Buckets []float64
 }
 
@@ -56,17 +57,17 @@ func (d Definition) labels() []string {
 	return names
 }
 
-// Gauge returns a new gauge.
+// Gauge returns a new gauge. The caller must register it.
 func (d Definition) Gauge() *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.labels())
 }
 
-// Counter returns a new counter.
+// Counter returns a new counter. The caller must register it.
 func (d Definition) Counter() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.labels())
 }
 
-// Histogram returns a new histogram.
+// Histogram returns a new histogram. The caller must register it.
 func (d Definition) Histogram() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.Buckets}, d.labels())
 }
@@ -76,8 +77,9 @@ func (d Definition) Desc() *prometheus.Desc {
 	return prometheus.NewDesc(d.Name, d.Help, d.labels(), nil)
 }
 
-// Registered returns a function that registers a collector until its context ends. If a manager runs the function, only
-// the leader reports the metric.
+// Registered returns a function that registers a collector, waits until its context ends, and unregisters the
+// collector. A manager runs such a function only in the leader, unless the runnable says otherwise, so only the leader
+// reports the metric.
 func Registered(registry prometheus.Registerer, c prometheus.Collector) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := registry.Register(c); err != nil {

@@ -9,7 +9,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Board returns the state of a training job's own TensorBoard; nil if the job has none.
+// Board returns the state of the TensorBoard that a job specifies; nil if it specifies none.
 func Board(j *Job) *batch.DependentStatus {
 	if j.Kind.Training == nil {
 		return nil
@@ -21,7 +21,7 @@ func Board(j *Job) *batch.DependentStatus {
 	return status.TensorBoard
 }
 
-// BoardText returns the state of the TensorBoard of the job with this name as text.
+// BoardText returns the state of the TensorBoard of the job called name, as text.
 func BoardText(name string, b *batch.DependentStatus) string {
 	if b.Ready {
 		return fmt.Sprintf("ready: \"t9k tensorboard %s\" shows it", name)

@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// EventTime returns the time at which an event was last seen, for events of both event APIs.
+// EventTime returns the time at which an event was last seen. It reads events of both APIs, core/v1 and events.k8s.io.
 func EventTime(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
@@ -24,7 +24,7 @@ func EventTime(e *corev1.Event) time.Time {
 	}
 }
 
-// EventCount returns the number of times that an event was seen; 0 if the event does not contain the number.
+// EventCount returns how often an event was seen; 0 if the event does not contain the number.
 func EventCount(e *corev1.Event) int32 {
 	if e.Series != nil {
 		return e.Series.Count
@@ -32,8 +32,8 @@ func EventCount(e *corev1.Event) int32 {
 	return e.Count
 }
 
-// Ends returns the ends of replicas that an event about their replacement lists. about is false for an event about
-// anything else. listed is false for an event of an older operator, which contains only a message.
+// Ends returns the ends of replicas that an event lists. about is true if the event is about the replacement of
+// replicas. listed is true if it lists their ends; an event of an older operator has only a message.
 func Ends(e *corev1.Event) (ends []engine.ReplicaEnd, about, listed bool) {
 	switch batch.Reason(e.Reason) {
 	case batch.EventReplicaRestarted, batch.EventReplicaDisrupted:

@@ -1,6 +1,6 @@
 // Package observed interprets stored jobs of any kind, their statuses and their events: whether a job has finished and
-// why, how long it has run, and how each replica ended. It also orders the groups that wait in a queue. It is pure; the
-// command line and the console render its results. Start reading at Job.
+// why, how long it has run, and how each replica ended. It also orders the groups that wait in a queue. It is pure and
+// does no I/O. The command line and the console render its results. Start reading at Job.
 package observed
 
 import (
@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Job is a job of any kind as the cluster stores it.
+// Job is a job of any kind, as it is stored in the cluster.
 type Job struct {
 	Kind *kinds.Kind
 	// Raw is the stored object; nil if only the typed object was read.
@@ -25,7 +25,7 @@ type Job struct {
 	kinds.Object
 }
 
-// New converts an object of a kind to a Job.
+// New converts an object of a kind to a Job. It keeps the object as Raw.
 func New(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	typed := kind.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
@@ -34,19 +34,20 @@ func New(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	return &Job{Kind: kind, Raw: raw, Object: typed}, nil
 }
 
-// Ref returns the full address of a job: genericjob/mnist.
+// Ref returns the address of a job as KIND/NAME, for example genericjob/mnist.
 func Ref(kind *kinds.Kind, name string) string { return strings.ToLower(kind.Name) + "/" + name }
 
-// Ref returns the job's full address.
+// Ref returns the job's address as KIND/NAME.
 func (j *Job) Ref() string { return Ref(j.Kind, j.GetName()) }
 
 // Status returns the job's status, which has the same type for all kinds.
 func (j *Job) Status() *batch.JobStatus { return j.Kind.Status(j.Object) }
 
-// AsInstalled accepts jobs of any size, because a client does not know the limit of the cluster's operator.
+// AsInstalled are limits that accept jobs of any size. Clients use them, because they do not know the limits of the
+// cluster's operator.
 var AsInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
 
-// Normal returns the job as an engine.Job, or an error with the faults of the job.
+// Normal returns the job as an engine.Job; if the job is invalid, an error that lists what is wrong.
 func (j *Job) Normal() (*engine.Job, error) {
 	if faults := j.Kind.Validate(j.Object, AsInstalled); len(faults) > 0 {
 		return nil, faults.ToAggregate()
@@ -62,7 +63,7 @@ func (j *Job) Queue() string {
 	return ""
 }
 
-// User returns the user who requested the job's queue, as recorded by admission; empty if it was not recorded.
+// User returns the user who requested the job's queue, as recorded at admission; empty if none was recorded.
 func (j *Job) User() string {
 	return Requester(j.GetAnnotations()[scheduling.AnnotationRequestedBy])
 }

@@ -10,10 +10,10 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// End returns how a pod ended, by the rules of its kind of job.
+// End returns how a pod ended, by the rules of the kind of its job.
 func End(p *corev1.Pod) engine.PodEnd { return engine.EndOf(p, kinds.MainContainer(p)) }
 
-// LastEnd returns when the last of a pod's containers that have ended did so, init containers included; zero if none has.
+// LastEnd returns the latest time at which a container or init container of a pod ended; zero if none has ended.
 func LastEnd(p *corev1.Pod) (last time.Time) {
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if t := c.State.Terminated; t != nil && t.FinishedAt.After(last) {
@@ -23,8 +23,8 @@ func LastEnd(p *corev1.Pod) (last time.Time) {
 	return last
 }
 
-// Disruption returns the condition of a component that disrupts the pod, for example by an eviction; nil if there is
-// none.
+// Disruption returns the condition DisruptionTarget of a pod if it is True; nil otherwise. Components set it before
+// they disrupt the pod, for example by an eviction.
 func Disruption(p *corev1.Pod) *corev1.PodCondition {
 	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
@@ -35,10 +35,10 @@ func Disruption(p *corev1.Pod) *corev1.PodCondition {
 	return &p.Status.Conditions[i]
 }
 
-// Stopped reports whether a pod that has ended was ended by its deletion, for example because its job was paused, and
-// not by itself. A pod that had ended when somebody deleted it has no grace period; nor has any pod once its kubelet
-// has confirmed its end. Times have a resolution of one second, and an end within the same second counts as caused by
-// the deletion.
+// Stopped reports whether a pod has ended because it was deleted, for example by a pause of its job, and not by itself.
+// It returns false for a pod with a grace period of 0, which may have ended before its deletion: the grace period is 0
+// if the pod had already ended when it was deleted, and once the kubelet has confirmed the end. Times have a resolution
+// of one second. An end within the same second as the deletion counts as caused by it.
 func Stopped(p *corev1.Pod) bool {
 	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0 {
 		return false

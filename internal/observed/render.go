@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Rendered yields the objects that the operator creates for a job when it first starts, in this order: PodGroup,
-// Service and pods. It yields at most perRole pods of each role; zero means all.
+// Rendered yields the objects that the operator creates when a job starts for the first time, in this order: PodGroup,
+// Service and pods. It yields at most perRole pods of each role; 0 means all.
 func Rendered(n *engine.Job, now time.Time, perRole int) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		plan := engine.Next(n, engine.Seen{Now: now}, engine.Config{})

@@ -30,7 +30,7 @@ func Finished(s *batch.JobStatus) (finished, succeeded bool) {
 	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
 }
 
-// Explain returns in one line why the job is in its phase; empty while all of its replicas run.
+// Explain returns, in one line, why a job is in its phase; empty if all its replicas run or have ended.
 func Explain(s *batch.JobStatus) string {
 	finished, succeeded := Finished(s)
 	switch {
@@ -55,7 +55,7 @@ func message(c batch.JobCondition) string {
 	return OneLine(c.Message)
 }
 
-// OneLine joins the lines of a message, so that it cannot break a table or a redrawn screen.
+// OneLine joins the lines of a message by spaces, so that the message cannot break a table or a screen that is redrawn.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // Total returns the number of replicas that the job wants.
@@ -64,7 +64,7 @@ func Total(s *batch.JobStatus) int32 {
 	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted
 }
 
-// RunTime is a time for which a job has run. It grows while Since is set.
+// RunTime is the time for which a job has run. It grows while Since is set.
 type RunTime struct {
 	// Before is the total duration of the completed runs.
 	Before time.Duration
@@ -72,7 +72,7 @@ type RunTime struct {
 	Since time.Time
 }
 
-// At returns the total time at a moment.
+// At returns the total time as of now.
 func (r RunTime) At(now time.Time) time.Duration {
 	if r.Since.IsZero() {
 		return r.Before
@@ -80,7 +80,7 @@ func (r RunTime) At(now time.Time) time.Duration {
 	return r.Before + max(0, now.Sub(r.Since))
 }
 
-// Ran returns the total time for which the job has run, without debug mode.
+// Ran returns the time for which a job has run, without the time in debug mode.
 func Ran(s *batch.JobStatus) RunTime {
 	ran := RunTime{Before: time.Duration(s.RunSeconds) * time.Second}
 	if c := Condition(s, batch.JobRunningCondition); c.Status == metav1.ConditionTrue && s.RunMode != batch.RunDebug {
@@ -89,7 +89,7 @@ func Ran(s *batch.JobStatus) RunTime {
 	return ran
 }
 
-// RankOf returns the rank at the end of a replica's name; -1 if there is none.
+// RankOf returns the rank, which is the number at the end of a replica's name; -1 if there is none.
 func RankOf(name string) int {
 	rank, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
 	if err != nil {
@@ -98,8 +98,8 @@ func RankOf(name string) int {
 	return rank
 }
 
-// ExitText returns, as text, an exit code other than zero with which a replica ended, with the container's name if the
-// replica has several containers; empty if there is none.
+// ExitText returns as text the first exit code other than 0 of a replica's containers, with the name of the container
+// if there are several. It is empty if there is none or if the replica has succeeded.
 func ExitText(r *batch.ReplicaStatus) string {
 	if r.Phase == batch.ReplicaSucceeded { // the exit codes of sidecars do not count
 		return ""
@@ -116,7 +116,8 @@ func ExitText(r *batch.ReplicaStatus) string {
 	return ""
 }
 
-// Detail returns details of a replica in addition to its phase: how the containers ended, or why they have not started.
+// Detail returns details of a replica that its phase does not show: the reason and the exit code; empty if there are
+// none.
 func Detail(r *batch.ReplicaStatus) string {
 	parts := make([]string, 0, 2)
 	if r.Reason != "" {
@@ -134,7 +135,8 @@ var PhaseOrder = []batch.ReplicaPhase{
 	batch.ReplicaRunning, batch.ReplicaSucceeded,
 }
 
-// CountPhases counts the replicas of a role by phase, including those that the status does not list.
+// CountPhases returns the number of replicas of a role by phase, and the sum. It includes the replicas that the status
+// does not list one by one.
 func CountPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) {
 	count = map[batch.ReplicaPhase]int{}
 	for k := range task.Replicas {
@@ -150,7 +152,8 @@ func CountPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) 
 	return count, sum
 }
 
-// Decides returns the replica that alone decides the job's result, as ROLE-RANK; empty if there is no such replica.
+// Decides returns the replica whose result alone is the result of the job, as ROLE-RANK; empty if there is none. n may
+// be nil.
 func Decides(n *engine.Job) string {
 	if n == nil || len(n.Success) != 1 || len(n.Failure) != 1 || len(n.Success[0].Members) != 1 ||
 		!slices.Equal(n.Success[0].Members, n.Failure[0].Members) {

@@ -10,17 +10,18 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// Demand is the requests of a pod on a node, with the queue and user to which they are charged.
+// Demand holds the requests of a pod that is bound to a node, with the queue and the user that they count for.
 type Demand struct {
 	Pod      *corev1.Pod
 	Requests corev1.ResourceList
 	// Queue is the queue of the t9k-scheduler; empty for a pod of another scheduler.
 	Queue string
-	// User is the user who requested the queue; empty if it was not recorded.
+	// User is the user who requested the queue; empty if none was recorded.
 	User string
 }
 
-// Demands returns the demands of the pods that occupy a node. groups determine the queue and the user of their pods.
+// Demands returns the demands of those pods that are bound to a node and have not finished. The queue and the user of a
+// pod are those of its group, if groups contains the group.
 func Demands(pods []*corev1.Pod, groups []*scheduling.PodGroup) []Demand {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for _, g := range groups {
@@ -45,7 +46,7 @@ func Demands(pods []*corev1.Pod, groups []*scheduling.PodGroup) []Demand {
 	return all
 }
 
-// Requester returns the user in a value of scheduling.AnnotationRequestedBy; empty if there is none.
+// Requester returns the name of the user in a value of scheduling.AnnotationRequestedBy; empty if there is none.
 func Requester(note string) string {
 	var names []string
 	if err := json.Unmarshal([]byte(note), &names); err != nil || len(names) == 0 {

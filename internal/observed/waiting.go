@@ -13,7 +13,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// Waiter is a group with pods that wait for nodes, or a waiting pod without a group.
+// Waiter is a group with pods that wait for a node, or a waiting pod without a group.
 type Waiter struct {
 	// Name is NAMESPACE/NAME.
 	Name string
@@ -21,20 +21,21 @@ type Waiter struct {
 	Pods     int
 	Priority int32
 	Created  time.Time
-	// Why is the scheduler's reason; empty before its first attempt.
+	// Why is the scheduler's message about why it waits; empty until the scheduler has tried it.
 	Why   string
 	class int
 }
 
-// Classes of waiters, in the order in which the scheduler tries them.
+// Classes of waiters, in the order in which the scheduler tries them. classInOrder holds all that are in none of the
+// others.
 const (
 	classIncomplete = iota // a running gang that lacks pods
 	classReserved          // the scheduler reserves room for it
 	classInOrder
 )
 
-// Waiters returns the waiters of a queue, the next one first. pods are the pods without a node. A pod with a group
-// waits in the group's queue.
+// Waiters returns the waiters of a queue, in the order in which the scheduler is likely to try them. pods are the pods
+// without a node. A pod with a group waits in the group's queue.
 func Waiters(queue string, groups []*scheduling.PodGroup, pods []*corev1.Pod) []Waiter {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for _, g := range groups {
@@ -104,11 +105,11 @@ func Scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 	return scheduling.PodGroupCondition{}
 }
 
-// namedAhead is the largest number of waiters ahead of a job that are named.
+// namedAhead is the largest number of names that a text lists, of waiters or of replicas.
 const namedAhead = 3
 
-// Place returns a group's place among the waiters and the waiters ahead of it, as text; empty if it does not wait.
-// partial is true if the user may see some of the waiters only.
+// Place returns as text the position of a group among the waiters, and the names of the waiters ahead of it; empty if
+// the group does not wait. partial is true if the user may see only some of the waiters.
 func Place(name string, waiting []Waiter, partial bool) string {
 	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.Name == name })
 	if at < 0 {

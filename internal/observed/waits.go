@@ -14,17 +14,17 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// Wait is a reason for which a job, its group or some of its replicas wait.
+// Wait says what a job, its group or some of its replicas wait for.
 type Wait struct {
-	// Who is what waits, and For what it waits for, in a few words each.
+	// Who names who waits, and For names what they wait for, each in a few words.
 	Who, For string
 	// Why is the reason as a sentence; empty if it is not known.
 	Why string
 }
 
-// Waits returns what a job waits for, beginning with what holds all of it. pods are the job's pods, groups the groups
-// of all jobs, and unplaced the pods of all jobs that wait for the t9k-scheduler. partial is true if the user may see
-// some of the groups and of these pods only.
+// Waits returns what a job waits for, beginning with what the whole job waits for. pods are the job's pods, groups are
+// the PodGroups of all jobs, and unplaced are the pods of all jobs that wait for the t9k-scheduler. partial is true if
+// the user may see only some of groups and unplaced.
 func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	s := j.Status()
 	finished, _ := Finished(s)
@@ -40,7 +40,7 @@ func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced [
 	return append(all, waitsOfReplicas(s, pods, len(all) > 0)...)
 }
 
-// ending returns the terminating pods.
+// ending returns a Wait for the end of pods that are being deleted; nil if there are none.
 func ending(pods []*corev1.Pod) []Wait {
 	n := 0
 	for _, p := range pods {
@@ -54,7 +54,8 @@ func ending(pods []*corev1.Pod) []Wait {
 	return []Wait{{"the job", "the end of its pods", fmt.Sprintf("Pods that are terminating within their grace period: %d.", n)}}
 }
 
-// waitsOfGroup returns what the group of a job waits for: room, and those who are ahead of it.
+// waitsOfGroup returns what the group of a job waits for: room in its queue, and the waiters ahead of it. It returns
+// nil if the job has no group or the group is scheduled.
 func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	queue := j.Queue()
 	i := slices.IndexFunc(groups, func(g *scheduling.PodGroup) bool { return g.Namespace == j.GetNamespace() && g.Name == j.GetName() })
@@ -75,8 +76,8 @@ func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod,
 	return all
 }
 
-// waitsOfReplicas returns what replicas wait for, with one entry for all replicas with the same reason. If withGroup is
-// set, it leaves out replicas without a node, because they wait with their group.
+// waitsOfReplicas returns what the listed replicas wait for, with one entry for all replicas that wait for the same
+// reason. If withGroup is true, it leaves out replicas that wait for a node, because they wait with their group.
 func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []Wait {
 	present := map[string]*corev1.Pod{}
 	for _, p := range pods {
@@ -105,7 +106,8 @@ func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []W
 
 const forNode = "a node"
 
-// waitOf returns what a replica waits for, without its name; empty if it does not wait.
+// waitOf returns what a replica waits for, without Who. For is empty if the replica does not wait. p is the pod of the
+// replica; nil if there is none.
 func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
 	switch {
 	case r.Reason == engine.ReasonBackOff:
@@ -127,7 +129,7 @@ func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
 	return Wait{For: "its containers to start", Why: Detail(r)}
 }
 
-// several names some replicas: worker-0, worker-1, worker-2 and 5 more.
+// several joins names, for example to "worker-0, worker-1, worker-2 and 5 more".
 func several(names []string) string {
 	text := strings.Join(names[:min(len(names), namedAhead)], ", ")
 	if more := len(names) - namedAhead; more > 0 {

@@ -12,8 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// ownImage returns the image of the operator's own pod. Outside of a pod it returns the image of this version's
-// release.
+// ownImage returns the image of the operator's own pod; outside of a pod, the image of this version's release.
 func ownImage(ctx context.Context, live client.Reader) (string, error) {
 	namespace := podNamespace()
 	if namespace == "" {
@@ -33,8 +32,8 @@ func ownImage(ctx context.Context, live client.Reader) (string, error) {
 // containerName is the name of the operator's container in config/operator/deployment.yaml.
 const containerName = "operator"
 
-// operatorImage returns the image of the container that runs the operator: the one called containerName, or the only
-// one. The name matters because a sidecar may be injected before it.
+// operatorImage returns the image of the container that runs the operator: the container with the name containerName
+// or, if none has this name, the only container. The first container may be an injected sidecar.
 func operatorImage(pod *corev1.Pod) (string, error) {
 	all := pod.Spec.Containers
 	i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == containerName })

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAnotherReplicaLeadsWithinFifteenSeconds verifies that the times of the leader election leave no case in which the
-// other replica leads later than 15 s after the leader was killed: see leaderTakesOver.
+// TestAnotherReplicaLeadsWithinFifteenSeconds verifies that, with the settings of the leader election, another replica
+// leads at most 15 s after the leader was killed.
 func TestAnotherReplicaLeadsWithinFifteenSeconds(t *testing.T) {
 	data, err := os.ReadFile("../../config/scheduler/config_map.yaml")
 	if err != nil {
@@ -40,9 +40,9 @@ func TestAnotherReplicaLeadsWithinFifteenSeconds(t *testing.T) {
 	}
 }
 
-// leaderTakesOver returns how long it takes at most until another replica leads after the last renewal of the lease. It
-// looks at the lease after random times of at most 1+JitterFactor periods. It may see the last renewal one such time
-// late, and the end of the lease another one.
+// leaderTakesOver returns the longest time from the last renewal of the lease until another replica leads. That replica
+// reads the lease at random intervals of at most 1+JitterFactor retry periods. It may see the last renewal one such
+// interval late, and the end of the lease another one.
 func leaderTakesOver(lease, retry time.Duration) time.Duration {
 	return lease + 2*time.Duration((1+leaderelection.JitterFactor)*float64(retry))
 }

@@ -1,4 +1,4 @@
-// Package operator assembles the t9k-operator from its controllers and webhooks and contains no decisions of its own.
+// Package operator assembles the t9k-operator from its controllers and webhooks. It decides nothing about jobs itself.
 // Start reading at NewCommand.
 package operator
 
@@ -42,13 +42,13 @@ import (
 	"tensorstack.dev/batch/internal/webhook"
 )
 
-// RBAC cannot restrict a right to create by name.
+// The Lease and the events of the leader election. RBAC cannot restrict the verb create to one name.
 //
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=t9k-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=t9k-operator,namespace=t9k-system,verbs=get;update
 // +kubebuilder:rbac:groups="",resources=events,namespace=t9k-system,verbs=create
 
-// The metrics server needs these to authenticate and authorize each request.
+// The metrics server needs these permissions to authenticate and authorize requests.
 //
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
@@ -60,17 +60,18 @@ type options struct {
 	configFile string
 	settings   configv1alpha1.OperatorConfiguration
 	clock      clock.PassiveClock
-	// spans is nil if no traces are wanted.
+	// spans is nil if the operator sends no traces.
 	spans *tracing.Recorder
 }
 
 // NewCommand returns the command that runs the operator until its context ends. A field that the configuration file
-// does not set has its value in base, and else its default.
+// does not set has its value in base; if base does not set it either, its default.
 func NewCommand(base *configv1alpha1.OperatorConfiguration) *cobra.Command {
 	return NewCommandWithClock(base, clock.RealClock{})
 }
 
-// NewCommandWithClock is NewCommand with another clock for the controllers of jobs. Tests make it jump.
+// NewCommandWithClock is like NewCommand, but the controllers of jobs use the clock c, so that tests can change the
+// time.
 func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.PassiveClock) *cobra.Command {
 	o := options{clock: c}
 	cmd := &cobra.Command{
@@ -89,7 +90,7 @@ func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.Pas
 	}
 	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
-	// cobra handles the flag; in t9k-local, Kubernetes' packages define one of the same name
+	// cobra handles this flag. In t9k-local, Kubernetes' packages define a flag of the same name.
 	f.Bool("version", false, "print the version and exit")
 	f.StringVar(&o.configFile, "config", "", "configuration file, an OperatorConfiguration of "+configv1alpha1.GroupVersion+"; unset: the defaults")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: $KUBECONFIG, or the ServiceAccount of the operator's pod")
@@ -102,7 +103,7 @@ func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.Pas
 	return cmd
 }
 
-// readSettings reads the configuration file, if there is one.
+// readSettings reads the configuration file, or the defaults if there is none.
 func (o *options) readSettings(base *configv1alpha1.OperatorConfiguration) error {
 	settings, err := configuration.FromFile(o.configFile, func(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
 		return configuration.Operator(text, base)
@@ -127,7 +128,7 @@ func (o *options) jobOptions() jobcontroller.Options {
 	}
 }
 
-// limits returns the limits of every job.
+// limits returns the limits against which every job is validated.
 func (o *options) limits() kinds.Limits {
 	return kinds.Limits{MaxReplicas: int(*o.settings.Jobs.MaxReplicas)}
 }
@@ -191,7 +192,7 @@ func (o *options) run(ctx context.Context) (err error) {
 // servesWebhook reports whether the admission webhooks are enabled.
 func (o *options) servesWebhook() bool { return configuration.Serves(o.settings.Webhook.BindAddress) }
 
-// restConfig returns the configuration of the API server's client.
+// restConfig returns the configuration of the clients of the API server.
 func (o *options) restConfig() (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -211,9 +212,9 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// awaitManager returns the controller manager as soon as the API server knows the kinds of jobs, which the manager's
-// cache needs. An installation that applies CRDs and operator together starts the operator before the API server serves
-// the kinds. It returns nil if ctx ends first.
+// awaitManager returns the controller manager as soon as the API server serves the kinds of jobs, which the manager's
+// cache needs. If CRDs and operator are applied together, the operator starts before the API server serves the kinds.
+// awaitManager returns nil if ctx ends first.
 func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
 	known := ""
 	for {
@@ -236,9 +237,10 @@ func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manage
 // awaitCRDs is the interval at which the operator checks for the CRDs of jobs if they are missing.
 const awaitCRDs = time.Second
 
-// A leader that has not renewed its lease for renewDeadline ends, and another operator leads after leaseDuration. It
-// looks at the lease every 1 to 2.2 retryPeriods, so it leads at most 4.4 of them later. With the defaults of
-// controller-runtime that could be 24 s after the leader was killed.
+// A leader exits if it has not been able to renew its lease for renewDeadline. Another operator leads once it has seen
+// no renewal for leaseDuration. It reads the lease every 1 to 2.2 retryPeriods, and may see both the last renewal and
+// the end of the lease one such interval late. It therefore leads at most 4.4 retryPeriods later. With the defaults of
+// controller-runtime, it could lead as late as 24 s after the leader was killed.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
@@ -277,8 +279,8 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// addProbes adds the server of /healthz and /readyz to a manager. It returns the checks, to which other parts add
-// theirs.
+// addProbes adds the server of /healthz and /readyz to a manager, with the checks of the caches and of the permissions.
+// It returns the probes, to which other parts add their checks.
 func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
 	ready := &probes{}
 	ready.add("caches", func(req *http.Request) error {
@@ -295,7 +297,7 @@ func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
 	return ready, ready.serve(mgr, o.settings.Health.BindAddress)
 }
 
-// podNamespace returns the namespace of the operator's own pod, or nothing outside of a pod.
+// podNamespace returns the namespace of the operator's own pod; empty outside of a pod.
 func podNamespace() string {
 	content, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -304,8 +306,8 @@ func podNamespace() string {
 	return strings.TrimSpace(string(content))
 }
 
-// detectClusterDomain returns the cluster's DNS domain from a pod's resolv.conf, or nothing if its search list has
-// none.
+// detectClusterDomain returns the cluster's DNS domain from the resolv.conf of a pod; empty if the search list of the
+// file has none.
 func detectClusterDomain(resolvConf string) string {
 	content, err := os.ReadFile(resolvConf)
 	if err != nil {

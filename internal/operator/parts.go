@@ -17,7 +17,8 @@ import (
 	"tensorstack.dev/batch/internal/webhook"
 )
 
-// addParts adds the starters of all controllers to a manager.
+// addParts adds the starters of all parts to a manager: the controllers, which run in the leader, and the parts of
+// admission, which run in every replica. ready gets a check for each part.
 func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes, ready *probes) error {
 	parts, err := o.leaderParts(ctx, mgr, shapes)
 	if err != nil {
@@ -37,7 +38,7 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 	return nil
 }
 
-// leaderParts lists the controllers that run only in the leading operator.
+// leaderParts returns the controllers, which run only in the leading operator.
 func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) ([]part, error) {
 	initial, err := queue.ReadInitial(o.settings.QueuesFile)
 	if err != nil {

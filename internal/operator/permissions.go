@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/permissions"
 )
 
-// permissionReview is the review of the operator's permissions as a part of its manager. Every replica runs it.
+// permissionReview is the review of the operator's permissions as a runnable of its manager. Every replica runs it.
 type permissionReview struct{ *permissions.Review }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -49,7 +49,7 @@ func (o *options) addPermissions(mgr ctrl.Manager, ready *probes) error {
 	return nil
 }
 
-// neededPermissions lists what the operator's roles allow, as far as its settings need it.
+// neededPermissions returns the permissions of the operator's roles that the operator needs with its current settings.
 func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, error) {
 	roles, err := config.OperatorRoles()
 	if err != nil {

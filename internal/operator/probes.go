@@ -15,27 +15,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// probes serves /healthz and /readyz. Unlike the manager's probes, it says why a check fails: the answers name no
-// object of a user.
+// probes serves /healthz and /readyz. Unlike the manager's probes, it answers with the reason why a check fails. This
+// discloses nothing about users, because the reasons name no objects of users.
 type probes struct {
 	mu     sync.Mutex
 	checks []readyCheck
 }
 
-// readyCheck is a condition of readiness. The check returns why it does not hold.
+// readyCheck is a condition of readiness. check returns an error with the reason if the condition does not hold.
 type readyCheck struct {
 	name  string
 	check healthz.Checker
 }
 
-// add adds a condition of readiness.
+// add adds a condition of readiness. It may be called while the probes are served.
 func (p *probes) add(name string, check healthz.Checker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks = append(p.checks, readyCheck{name, check})
 }
 
-// serve adds a server at an address to a manager. It runs in every replica, from the start.
+// serve adds the server of the probes to a manager. It runs in every replica from the start. The addresses "" and "0"
+// disable it.
 func (p *probes) serve(mgr ctrl.Manager, address string) error {
 	if address == "" || address == "0" {
 		return nil
@@ -59,8 +60,8 @@ func (p *probes) handler() http.Handler {
 	return mux
 }
 
-// readyz answers 200 if all checks succeed and 500 otherwise. The answer lists the checks if one fails or the query
-// says `verbose`.
+// readyz answers with status 200 if all checks succeed and with 500 otherwise. The answer lists the checks if one fails
+// or if the query contains `verbose`.
 func (p *probes) readyz(w http.ResponseWriter, req *http.Request) {
 	p.mu.Lock()
 	checks := slices.Clone(p.checks)

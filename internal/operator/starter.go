@@ -23,26 +23,26 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// recheck is the interval at which the requirements of a waiting part are checked again.
+// recheck is the interval at which the starter checks again whether a waiting part can start.
 const recheck = 5 * time.Second
 
-// waiting is the metric of the parts that wait, with the reason.
+// waiting is the metric of the parts that wait, with the resource that they wait for.
 var waiting = metrics.ControllerWaiting.Gauge()
 
 func init() { ctrlmetrics.Registry.MustRegister(waiting) }
 
-// part is a controller, or several controllers that start together.
+// part is a controller, or another part of the operator, that can start only when certain kinds can be read.
 type part struct {
 	name string
 	// reads lists the kinds of objects that the part lists and watches.
 	reads []client.Object
-	// add adds the part to a running manager. It adds nothing if it fails.
+	// add adds the part to a running manager. If it returns an error, it has added nothing.
 	add func(context.Context) error
 }
 
 // starter adds each part to the manager as soon as the part's kinds exist and can be read. The parts do not wait for
-// each other. A part must not start earlier: an informer of a missing kind never syncs, and the manager would wait for
-// it forever.
+// each other. A part must not start earlier, because the informer of a missing kind never syncs, and the manager would
+// wait for it forever.
 type starter struct {
 	mgr   ctrl.Manager
 	parts []part
@@ -50,14 +50,14 @@ type starter struct {
 	everywhere bool
 
 	mu sync.Mutex
-	// problems holds what each waiting part waits for.
+	// problems maps the name of each part to the reason why it waits; empty if it has started.
 	problems map[string]string
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (s *starter) NeedLeaderElection() bool { return !s.everywhere }
 
-// addTo adds the starter to its manager, and a readiness check for each part.
+// addTo adds the starter to its manager, and a check for each part to ready.
 func (s *starter) addTo(ready *probes) error {
 	s.problems = map[string]string{}
 	for _, p := range s.parts {
@@ -76,7 +76,7 @@ func (s *starter) addTo(ready *probes) error {
 	return nil
 }
 
-// Start adds the parts and returns when none waits or ctx ends.
+// Start implements manager.Runnable. It adds the parts, and returns when all have started or ctx ends.
 func (s *starter) Start(ctx context.Context) error {
 	log := s.mgr.GetLogger()
 	left := slices.Clone(s.parts)
@@ -94,8 +94,8 @@ func (s *starter) Start(ctx context.Context) error {
 	}
 }
 
-// try adds a part if its kinds can be read, and reports whether it did. Otherwise it records the problem, and logs it
-// if it is new.
+// try adds a part if the part's kinds can be read, and reports whether it has. Otherwise it records the problem, and
+// logs the problem if it is new. checked caches the problem of each kind for one round of tries.
 func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[schema.GroupVersionKind]string) bool {
 	waiting.DeletePartialMatch(prometheus.Labels{"controller": p.name})
 	var problems []string
@@ -126,7 +126,8 @@ func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[
 	return problem == ""
 }
 
-// problem returns the kind of an object, and why its objects cannot be listed and watched, or nothing if they can.
+// problem returns the kind of an object, and the reason why objects of this kind cannot be listed and watched; empty if
+// they can.
 func (s *starter) problem(ctx context.Context, o client.Object, checked map[schema.GroupVersionKind]string) (schema.GroupVersionKind, string) {
 	gvk, err := apiutil.GVKForObject(o, s.mgr.GetScheme())
 	if err != nil {
@@ -140,7 +141,7 @@ func (s *starter) problem(ctx context.Context, o client.Object, checked map[sche
 	return gvk, problem
 }
 
-// find returns why objects of a kind cannot be listed and watched, or nothing if they can.
+// find returns the reason why objects of a kind cannot be listed and watched; empty if they can.
 func (s *starter) find(ctx context.Context, gvk schema.GroupVersionKind) string {
 	mapping, err := s.mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {

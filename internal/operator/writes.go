@@ -13,12 +13,12 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// writes counts the requests that change objects.
+// writes counts the requests to the API server that change objects.
 var writes = metrics.APIWrites.Counter()
 
 func init() { ctrlmetrics.Registry.MustRegister(writes) }
 
-// countWrites makes the clients of a configuration count their writes.
+// countWrites makes the clients that use a configuration count their writes.
 func countWrites(config *rest.Config) {
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -33,7 +33,8 @@ func countWrites(config *rest.Config) {
 // writeCounter counts the writes that pass through it.
 type writeCounter struct {
 	next http.RoundTripper
-	// prefix is the path of the API server's address, for example behind a proxy.
+	// prefix is the path in the API server's address, without a trailing slash. It is not empty, for example, if a
+	// proxy serves the API server below a path.
 	prefix   string
 	resolver request.RequestInfoFactory
 }
@@ -57,7 +58,7 @@ func (c *writeCounter) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper implements net.RoundTripperWrapper.
 func (c *writeCounter) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// targetOf returns the resource, with its subresource, and the verb of a request. It returns nothing if the request
+// targetOf returns the resource of a request, such as pods or pods/status, and its verb. Both are empty if the request
 // concerns no resource.
 func (c *writeCounter) targetOf(req *http.Request) (resource, verb string) {
 	at := *req.URL
@@ -73,7 +74,7 @@ func (c *writeCounter) targetOf(req *http.Request) (resource, verb string) {
 	return resource, info.Verb
 }
 
-// writeResult returns the result of a write by its HTTP code, which is 0 if there was no answer.
+// writeResult returns the value of the metric's label result for an HTTP code; 0 means that there was no answer.
 func writeResult(code int) string {
 	switch {
 	case code == 0:

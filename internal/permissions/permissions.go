@@ -1,5 +1,5 @@
-// Package permissions asks the API server whether a program may do what its roles allow, and keeps the answer for the
-// program's readiness check. Start reading at Review.
+// Package permissions asks the API server whether a program has the permissions that it needs, and keeps the answer for
+// the program's readiness check. Start reading at Review.
 package permissions
 
 import (
@@ -19,25 +19,27 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// interval is the interval between two reviews if no permission is missing.
+// interval is the time between two reviews while no permission is missing.
 const interval = 10 * time.Minute
 
-// While a permission is missing, the delay before the next review doubles from firstDelay to maxDelay: a new
-// cluster may not have created all roles yet.
+// While a permission is missing or a review fails, the delay before the next review doubles from firstDelay to
+// maxDelay. The first delays are short, because the roles of a new installation may be created a moment after the
+// program starts.
 const (
 	firstDelay = 200 * time.Millisecond
 	maxDelay   = 5 * time.Second
 )
 
-// Review reviews the permissions of one program. The fields up to Needed must be set; Review must not be copied.
+// Review reviews the permissions of one program. All exported fields must be set before Run is called. A Review must
+// not be copied.
 type Review struct {
-	// Program is the subject of the problem's text, such as "the operator".
+	// Program names the program in error messages, such as "the operator".
 	Program string
-	// Remedy says what to do about missing permissions.
+	// Remedy says in error messages what to do about missing permissions.
 	Remedy string
 	// Client creates the SelfSubjectAccessReviews.
 	Client authorizationclient.SelfSubjectAccessReviewInterface
-	// Needed lists the permissions.
+	// Needed lists the permissions that the program needs.
 	Needed []authorizationv1.ResourceAttributes
 
 	mu       sync.Mutex
@@ -45,7 +47,8 @@ type Review struct {
 	problem  error
 }
 
-// Problem returns why the program is not ready: its permissions have not been reviewed yet, or some are missing.
+// Problem returns an error if the permissions have not been reviewed yet, or if some were missing at the last review;
+// otherwise nil. It may be called while Run runs.
 func (r *Review) Problem() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +58,7 @@ func (r *Review) Problem() error {
 	return r.problem
 }
 
-// Run reviews the permissions until ctx ends, with a short, growing delay while one is missing and at the normal
-// interval otherwise.
+// Run reviews the permissions immediately and then repeatedly, until ctx ends. It logs each change of the result.
 func (r *Review) Run(ctx context.Context) {
 	delays := newDelays()
 	for {
@@ -82,7 +84,8 @@ func newDelays() *wait.Backoff {
 	return &wait.Backoff{Duration: firstDelay, Factor: 2, Steps: 100, Cap: maxDelay}
 }
 
-// review asks for each permission. It keeps the last result if the API server does not answer.
+// review asks the API server for each permission and records the result. If a request fails, it returns the error and
+// keeps the last result.
 func (r *Review) review(ctx context.Context) error {
 	var missing []string
 	for i := range r.Needed {
@@ -99,7 +102,7 @@ func (r *Review) review(ctx context.Context) error {
 	return nil
 }
 
-// set records which permissions are missing, and logs that if it has changed.
+// set records which permissions are missing, and logs them if they have changed.
 func (r *Review) set(ctx context.Context, missing []string) {
 	var problem error
 	if len(missing) > 0 {
@@ -119,8 +122,8 @@ func (r *Review) set(ctx context.Context, missing []string) {
 	}
 }
 
-// Of lists what a rule allows in a namespace, or in all if it is empty. It leaves out the resources for which unused
-// returns true.
+// Of returns the permissions that a rule grants in a namespace; in all namespaces if it is empty. It leaves out the
+// resources, such as "pods/status", for which unused returns true.
 func Of(rule rbacv1.PolicyRule, namespace string, unused func(resource string) bool) []authorizationv1.ResourceAttributes {
 	names := rule.ResourceNames
 	if len(names) == 0 {
@@ -144,7 +147,7 @@ func Of(rule rbacv1.PolicyRule, namespace string, unused func(resource string) b
 	return needed
 }
 
-// Describe says what a permission allows, such as "update pods/status" or "get secrets t9k-webhook-cert in t9k-system".
+// Describe returns a permission as text, such as "update pods/status" or "get secrets t9k-webhook-cert in t9k-system".
 func Describe(a *authorizationv1.ResourceAttributes) string {
 	text := a.Verb + " " + a.Resource
 	if a.Group != "" {

@@ -7,8 +7,9 @@ import (
 )
 
 // Merge emits the values of several channels in the order of their times, until all channels are closed or ctx ends. It
-// preserves the order within each channel. Merge waits for the next value of each channel. If none of those that it
-// waits for has a value for the duration patience, they are late, and Merge stops receiving from them.
+// preserves the order within each channel. Before each emission, Merge waits for the next value of each channel. If no
+// value arrives for the duration patience, Merge stops receiving from the channels that it still waits for, and leaves
+// out their further values.
 func Merge[T any](ctx context.Context, sources []<-chan T, at func(T) time.Time, patience time.Duration, emit func(T)) {
 	m := &merger[T]{heads: make([]*T, len(sources)), sources: append([]<-chan T(nil), sources...)}
 	for m.fill(ctx, patience) {
@@ -26,13 +27,15 @@ func Merge[T any](ctx context.Context, sources []<-chan T, at func(T) time.Time,
 	}
 }
 
-// merger holds the next value of each source. A source that is closed or late is set to nil.
+// merger holds the next value of each source in heads; nil if it has not been received yet. A source that is closed or
+// that did not send in time is set to nil.
 type merger[T any] struct {
 	sources []<-chan T
 	heads   []*T
 }
 
-// fill receives the next value of each source whose head is nil. It returns false if ctx has ended.
+// fill receives the next value of each source whose head is nil, and gives up sources that send nothing for the
+// duration patience. It returns false if ctx has ended.
 func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
 	var timer *time.Timer
 	for {
@@ -70,7 +73,7 @@ func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
 	}
 }
 
-// receive takes the values that are ready, and returns the indexes of sources that are open and have no value yet.
+// receive takes the values that are ready. It returns the indices of the sources that have none yet.
 func (m *merger[T]) receive() (pending []int) {
 	for i, source := range m.sources {
 		if source == nil || m.heads[i] != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stampOf returns the time of a value in the tests of Merge: a thousandth of the value, in milliseconds.
+// stampOf returns the time of a value in the tests of Merge: v/1000 milliseconds after the Unix epoch.
 func stampOf(v int) time.Time { return time.UnixMilli(int64(v / 1000)) }
 
 func TestMergeIsInOrderOfTimes(t *testing.T) {
@@ -46,7 +46,8 @@ func TestMergeIsInOrderOfTimes(t *testing.T) {
 	})
 }
 
-// TestMergeDoesNotWaitForSilentSources verifies that a node that does not answer delays only its own logs.
+// TestMergeDoesNotWaitForSilentSources verifies that sources that send nothing, such as the logs of a node that does
+// not answer, delay the other sources only once, by the patience.
 func TestMergeDoesNotWaitForSilentSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

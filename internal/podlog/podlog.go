@@ -1,5 +1,5 @@
-// Package podlog reads the logs of containers line by line. It returns each line exactly once, even if connections
-// break. Start reading at Reader.
+// Package podlog reads the logs of containers line by line. It emits each line exactly once, even if connections break.
+// Start reading at Reader.
 package podlog
 
 import (
@@ -27,19 +27,20 @@ type Line struct {
 	Text string
 }
 
-// Opener requests a log. The options ask for timestamps.
+// Opener requests a log with the given options, which ask for timestamps. The caller closes the stream.
 type Opener func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error)
 
-// OpenerOf returns an Opener for the log of a pod. Logs are requested by pod name, and the pod of the replica's next
-// attempt has the same name. If the log belongs to another pod, the Opener returns the error for a deleted pod.
+// OpenerOf returns an Opener for the log of the pod with a name and a UID. The API server knows logs only by the name
+// of the pod, and the pod of a replica's next attempt has the same name. If the name belongs to another pod by now, the
+// Opener returns a NotFound error, as for a deleted pod.
 func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener {
 	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
 		stream, err := pods.GetLogs(name, opts).Stream(ctx)
 		if err != nil {
 			return nil, err
 		}
-		// If the pod exists now, it also existed when its log was opened. The code lists instead of getting the pod,
-		// because some users may list but not get pods.
+		// If the pod exists now, it also existed when the log was opened. The pod is listed and not got, because some
+		// users may list but not get pods.
 		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 		if err == nil && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.UID == uid }) {
 			err = apierrors.NewNotFound(corev1.Resource("pods"), name)
@@ -51,13 +52,13 @@ func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener
 	}
 }
 
-// ErrGone means that the pod was deleted before its log was read completely.
+// ErrGone means that the pod was deleted before its log had been read completely.
 var ErrGone = errors.New("the pod is gone")
 
-// Position is the position up to which a log has been read. The zero value is the start of the log.
+// Position is the point up to which a log has been read. The zero value is the start of the log.
 type Position struct {
-	// Time is the time of the last line. Seen is the number of lines with this time that were read, because requests
-	// return them again.
+	// Time is the time of the last line that was read. Seen is the number of lines with this time that were read. The
+	// next request returns these lines again.
 	Time time.Time
 	Seen int
 }
@@ -70,29 +71,31 @@ func (p *Position) Pass(at time.Time) {
 	p.Seen++
 }
 
-// Reader reads the log of one container.
+// Reader reads the log of one container. It must not be used concurrently.
 type Reader struct {
 	Open Opener
-	// Options are the options of the first request, unless it continues from a position. Later requests continue from
-	// the last line.
+	// Options are the options of the requests. Requests that continue from a Position ignore SinceTime, SinceSeconds
+	// and TailLines.
 	Options corev1.PodLogOptions
-	// Position is where the next request continues.
+	// Position is where the next request continues. The Reader updates it before it emits a line.
 	Position Position
-	// Emit receives each line.
+	// Emit is called with each line.
 	Emit func(Line)
-	// Retrying receives the answer of the API server if it has answered several requests of Follow with an error, for
-	// example because the node does not respond. It is called once until a request succeeds; nil if nobody needs it.
+	// Retrying, if it is not nil, is called with the last error after the API server has answered several requests of
+	// Follow with an error, for example because the node does not respond. It is called again only after a request has
+	// succeeded.
 	Retrying func(error)
 
 	failed int // error answers since the last request that succeeded
 }
 
-// Once reads the log up to its current end.
+// Once makes one request and emits the lines that have not been emitted yet. Unless Options.Follow is set, it reads up
+// to the current end of the log.
 func (r *Reader) Once(ctx context.Context) error {
 	opts := r.Options
 	opts.Timestamps = true
 	if r.Position.Seen > 0 {
-		// The API accepts whole seconds only, so it returns lines again; copy skips them.
+		// The API accepts only whole seconds, so it returns some lines again. copy skips them.
 		since := metav1.NewTime(r.Position.Time.Truncate(time.Second))
 		opts.SinceTime, opts.SinceSeconds, opts.TailLines = &since, nil, nil
 	}
@@ -145,16 +148,17 @@ func parse(s string, last time.Time) Line {
 const (
 	firstDelay = 250 * time.Millisecond
 	maxDelay   = 3 * time.Second
-	// lastTries is the largest number of failed requests for the log of a terminated container.
+	// lastTries is the number of failed requests after which Follow gives up the log of a terminated container.
 	lastTries = 3
-	// silentRetries is the number of error answers before Retrying is called, because most interruptions are short.
+	// silentRetries is the number of error answers that Follow does not report to Retrying, because most interruptions
+	// are short.
 	silentRetries = 2
 )
 
-// Follow reads the log until the container has terminated, which the caller signals by closing ended, and the log has
-// been read completely. It returns ErrGone if the pod is deleted first, unless the log had just ended without an error,
-// in which case it is complete. It returns ctx's error if ctx ends before, and a request's error if the user may not
-// read the log or if the log of the terminated container cannot be read.
+// Follow reads the log until the container has terminated and the log has been read completely; it then returns nil.
+// The caller closes ended when the container has terminated. If the pod is deleted first, Follow returns ErrGone or, if
+// the last request had read the log to its end, nil. It returns the error of ctx if ctx ends, and the error of a
+// request if the user may not read the log or if the log of the terminated container cannot be read.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	r.Options.Follow = true
 	delay, tries, whole := firstDelay, 0, false
@@ -181,8 +185,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 		if r.Position != before {
 			delay = firstDelay
 		}
-		// If a log ends before the caller signals that the container has terminated, it is read once more after the
-		// signal.
+		// If the log ends before the caller has closed ended, it is read once more after that.
 		wait := ended
 		if over {
 			wait = nil
@@ -194,7 +197,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// pause waits for a delay, or until ended is closed. It returns ctx's error if ctx ends before.
+// pause waits for a delay or until ended is closed. It returns the error of ctx if ctx ends first.
 func pause(ctx context.Context, ended <-chan struct{}, delay time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -205,7 +208,7 @@ func pause(ctx context.Context, ended <-chan struct{}, delay time.Duration) erro
 	return nil
 }
 
-// count counts a request with its error, and calls Retrying if too many requests have failed.
+// count counts consecutive error answers of the API server. It calls Retrying after more than silentRetries of them.
 func (r *Reader) count(err error) {
 	var answer apierrors.APIStatus
 	switch {

@@ -22,7 +22,7 @@ import (
 
 var errBroken = errors.New("connection reset by peer")
 
-// server answers log requests like a kubelet, and breaks the connection after a number of bytes of each response.
+// server answers requests for a log like a kubelet, and breaks the connection after a number of bytes of each response.
 type server struct {
 	lines  []Line
 	breaks []int
@@ -192,8 +192,8 @@ func TestWholeLogOfPodThatIsGoneThenIsEnough(t *testing.T) {
 	}
 }
 
-// TestFollowReportsThatItRetries verifies that Follow reports, once, that the API server cannot read a log. It reports
-// neither a short failure nor an API server that does not answer.
+// TestFollowReportsThatItRetries verifies that Follow reports once that the API server cannot read a log, and that it
+// reports neither a short failure nor an API server that does not answer.
 func TestFollowReportsThatItRetries(t *testing.T) {
 	noRoute := apierrors.NewInternalError(errors.New("no route to host"))
 	for _, test := range []struct {

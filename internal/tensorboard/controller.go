@@ -36,15 +36,15 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
-// The link also needs permissions on jobs, which internal/jobcontroller already requests.
+// The controllers of AddLink also need permissions on jobs, which internal/jobcontroller requests.
 //
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// workers is the number of TensorBoards that are reconciled concurrently.
+// workers is the number of objects that each controller reconciles concurrently.
 const workers = 4
 
-// staleDelay is the delay before a retry when a cache was stale. refusedDelay is the delay when the API server refused
-// an object.
+// staleDelay is the delay before a retry if a cache was stale or another client wrote first. refusedDelay is the delay
+// before a retry if the API server refused an object or the name of an object is taken.
 const (
 	staleDelay   = 50 * time.Millisecond
 	refusedDelay = 15 * time.Second
@@ -81,8 +81,8 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// newCache returns a cache of the objects that belong to TensorBoards. The manager's cache holds the pods and Services
-// of jobs.
+// newCache returns a cache of the objects that belong to TensorBoards, and adds it to the manager. The manager's own
+// cache holds only the pods and Services of jobs.
 func newCache(mgr ctrl.Manager) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(tensorboard.LabelTensorBoard, selection.Exists, nil)
 	if err != nil {
@@ -109,7 +109,8 @@ func ownedObjects[T client.Object](c cache.Cache, o T) source.Source {
 	}))
 }
 
-// reconciler reconciles TensorBoards.
+// reconciler reconciles TensorBoards. live reads from the API server, and owned from the cache of the objects that
+// belong to TensorBoards.
 type reconciler struct {
 	opts     Options
 	client   client.Client
@@ -120,7 +121,7 @@ type reconciler struct {
 	http     *http.Client
 }
 
-// Reconcile does one pass over one TensorBoard. It leaves failures to the next pass, because every pass starts from a
+// Reconcile makes one pass over one TensorBoard. A pass that fails need not be undone, because every pass starts from a
 // fresh observation.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	tb := &tensorboard.TensorBoard{}
@@ -151,7 +152,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// observe creates missing objects and returns the observed state.
+// observe creates or updates the objects of a TensorBoard, queries its pod, and returns the observed state.
 func (r *reconciler) observe(ctx context.Context, tb *tensorboard.TensorBoard) (board.Seen, error) {
 	seen := board.Seen{}
 	var err error
@@ -170,7 +171,8 @@ func (r *reconciler) observe(ctx context.Context, tb *tensorboard.TensorBoard) (
 	return seen, nil
 }
 
-// write updates the status if it changed. The update contains the resourceVersion that was read.
+// write updates the status if it has changed. The update contains the resourceVersion that was read, so it fails if
+// another client has changed the TensorBoard.
 func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, status tensorboard.TensorBoardStatus) error {
 	if equality.Semantic.DeepEqual(tb.Status, status) {
 		return nil
@@ -192,7 +194,8 @@ func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, sta
 	return nil
 }
 
-// suspend stops an idle TensorBoard, unless the TensorBoard was changed since it was read.
+// suspend sets spec.suspend of an idle TensorBoard. It fails with a conflict if the TensorBoard has changed since it
+// was read.
 func (r *reconciler) suspend(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	yes := true
 	next := tb.DeepCopy()
@@ -205,7 +208,8 @@ func (r *reconciler) suspend(ctx context.Context, tb *tensorboard.TensorBoard) e
 	return nil
 }
 
-// retryIfStale requests a retry after a short delay if a cache was stale or another client wrote first.
+// retryIfStale requests a retry after staleDelay if err shows that a cache was stale or another client wrote first. It
+// returns any other error unchanged.
 func retryIfStale(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{RequeueAfter: staleDelay}, nil

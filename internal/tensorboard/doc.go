@@ -1,3 +1,3 @@
-// Package tensorboard reconciles TensorBoards and the link from jobs to them. It only reads and writes objects; package
-// board computes what they should be. Start reading at Add and AddLink.
+// Package tensorboard contains the controller of TensorBoards and the controllers that create the TensorBoards of jobs.
+// It only reads and writes objects. Package board computes their content. Start reading at Add and AddLink.
 package tensorboard

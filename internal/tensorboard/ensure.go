@@ -15,8 +15,9 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// ensure creates or updates the Service and the Deployment of a TensorBoard. A refusal is an error that retries do not
-// solve. The Deployment is nil if it does not exist or if the cache does not show it yet.
+// ensure creates or updates the Service and the Deployment of a TensorBoard. It returns a Refusal if the spec is
+// invalid, if the API server refuses an object, or if the name of an object is taken. The Deployment is nil if it does
+// not exist or if the cache does not show it yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
 	logs, faults := board.Convert(&tb.Spec)
 	if len(faults) > 0 {
@@ -43,7 +44,8 @@ func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*
 	return next, nil, nil
 }
 
-// stop scales the Deployment of a TensorBoard to zero. It is called for a suspended TensorBoard whose spec is invalid.
+// stop scales the Deployment of a TensorBoard with an invalid spec to zero if the TensorBoard is suspended; otherwise
+// it does nothing.
 func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	if !board.Suspended(tb) {
 		return nil
@@ -104,7 +106,9 @@ func (r *reconciler) checkOwner(ctx context.Context, tb *tensorboard.TensorBoard
 		"%s %q exists and belongs to %s: delete that object, or rename the TensorBoard", gvk.Kind, want.GetName(), owner)}, nil
 }
 
-// isPermanent reports whether the API server would refuse the same request again.
+// isPermanent reports whether the API server would probably refuse the same request again: it answered with a code from
+// 400 to 499 other than those for conflicts, missing or existing objects, timeouts, throttling and missing
+// authentication.
 func isPermanent(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err),

@@ -17,7 +17,7 @@ import (
 var settings = board.Settings{HelperImage: "t9k-operator:test", HelperCommand: []string{"/t9k-operator"}, Proxy: true,
 	User: board.DefaultUser}
 
-// TestObjectsMatchGoldenFiles verifies that the objects, or the faults, of each manifest in testdata equal the golden
+// TestObjectsMatchGoldenFiles verifies for each manifest in testdata that its objects, or its errors, equal the golden
 // file beside it.
 func TestObjectsMatchGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")

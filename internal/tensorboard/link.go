@@ -26,7 +26,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// AddLink adds the controller that links jobs of one kind to their TensorBoards.
+// AddLink adds the controller that creates the TensorBoards of the jobs of one kind to a manager.
 func AddLink(mgr ctrl.Manager, kind kinds.Kind) error {
 	l := &link{kind: kind, client: mgr.GetClient()}
 	err := builder.ControllerManagedBy(mgr).
@@ -47,7 +47,7 @@ type link struct {
 	client client.Client
 }
 
-// Reconcile does one pass over one job.
+// Reconcile makes one pass over one job.
 func (l *link) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	job := l.kind.New()
 	if err := l.client.Get(ctx, req.NamespacedName, job); err != nil {
@@ -133,8 +133,9 @@ func dependentStatus(tb *tensorboard.TensorBoard) *batch.DependentStatus {
 	return dependent
 }
 
-// write updates the TensorBoard's state in the job's status. The update contains the resourceVersion that was read. A
-// job without a status is left alone, because its own controller writes the first one.
+// write updates the TensorBoard's state in the job's status. The update contains the resourceVersion that was read, so
+// it fails if another client has changed the job. write does nothing if the job has no status yet, because the job's
+// own controller writes the first status.
 func (l *link) write(ctx context.Context, job kinds.Object, dependent *batch.DependentStatus) error {
 	_, status := l.kind.Training(job)
 	if status.Phase == "" || equality.Semantic.DeepEqual(status.TensorBoard, dependent) {
@@ -149,7 +150,8 @@ func (l *link) write(ctx context.Context, job kinds.Object, dependent *batch.Dep
 	return nil
 }
 
-// changes passes only events of jobs with a TensorBoard, when the job is created or gets its first status.
+// changes accepts only events of jobs that specify a TensorBoard: when the job is created, when it gets its first
+// status, and when status.tensorboard changes.
 func (l *link) changes() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return l.wantsTensorBoard(e.Object) },

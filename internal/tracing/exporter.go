@@ -9,11 +9,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reportInterval is the shortest time between two log lines about an unavailable collector.
+// reportInterval is the shortest time between two log lines about spans that could not be sent.
 const reportInterval = 5 * time.Minute
 
-// exporter sends spans and logs failures at most once per reportInterval, because a collector may be unavailable for a
-// long time and nothing depends on it.
+// exporter sends spans. It logs failures at most once per reportInterval, because a collector may be unavailable for a
+// long time and no other work depends on it.
 type exporter struct {
 	sdktrace.SpanExporter
 	logger   klog.Logger
@@ -29,7 +29,8 @@ func newExporter(ctx context.Context, sender sdktrace.SpanExporter, endpoint str
 	return &exporter{SpanExporter: sender, logger: klog.FromContext(ctx), endpoint: endpoint}
 }
 
-// ExportSpans sends spans. It never returns an error, because the SDK would log each error through its global logger.
+// ExportSpans implements sdktrace.SpanExporter. It always returns nil, because the SDK would log each error through its
+// global logger.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		e.failed(err, len(spans), time.Now())
@@ -37,7 +38,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-// failed counts lost spans and logs them, unless it has done so a short time ago.
+// failed counts lost spans and logs their number, unless the last such log line is more recent than reportInterval.
 func (e *exporter) failed(err error, spans int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +50,7 @@ func (e *exporter) failed(err error, spans int, now time.Time) {
 	e.reported, e.lost = now, 0
 }
 
-// Shutdown ends the sender. Only the first call has an effect.
+// Shutdown implements sdktrace.SpanExporter. Only the first call has an effect.
 func (e *exporter) Shutdown(ctx context.Context) (err error) {
 	e.close.Do(func() { err = e.SpanExporter.Shutdown(ctx) })
 	return err

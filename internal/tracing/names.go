@@ -5,8 +5,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
 )
 
-// Names of spans. The operator writes the span of a job's start and most of its children; a scheduler that starts the
-// job's pods together writes the span of that.
+// Names of spans. StartJob is the parent of a job's other spans. The operator records all of them, except SchedulePods
+// of a gang, which the t9k-scheduler records.
 const (
 	StartJob     = "start job"
 	CreatePods   = "create pods"
@@ -20,13 +20,13 @@ const (
 	JobKind   = attribute.Key("t9k.job.kind")
 	JobName   = attribute.Key("t9k.job.name")
 	JobUID    = attribute.Key("t9k.job.uid")
-	// Outcome is Running if all replicas have run, Restarting if a replica ended before and starts again, and otherwise
-	// the phase in which the job has ended.
+	// Outcome is Running if all replicas have run, Restarting if a replica restarted before that, and otherwise the
+	// phase in which the job has ended.
 	Outcome  = attribute.Key("t9k.job.outcome")
 	Replicas = attribute.Key("t9k.job.replicas")
 	Queue    = attribute.Key("t9k.queue.name")
 	PodGroup = attribute.Key("t9k.podgroup.name")
-	// Pods is the number of pods that were scheduled, and MinMember the number without which none was.
+	// Pods is the number of pods that were scheduled, and MinMember is the minMember of the PodGroup.
 	Pods      = attribute.Key("t9k.podgroup.pods")
 	MinMember = attribute.Key("t9k.podgroup.min_member")
 	// WaitReason is the last reason for which the group waited.

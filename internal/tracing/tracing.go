@@ -1,6 +1,6 @@
-// Package tracing sends OpenTelemetry spans of objects of the cluster to a collector. The identifiers of a span are
-// functions of its object, so several programs, or a restarted program, can add to one trace without exchanging a
-// context. The package does not know what the spans describe. Start reading at Recorder.
+// Package tracing sends OpenTelemetry spans about objects of the cluster to a collector. The IDs of a span are computed
+// from its object and its name, so several programs, or a restarted program, can add spans to one trace without
+// exchanging a context. The package does not know what the spans describe. Start reading at Recorder.
 package tracing
 
 import (
@@ -29,37 +29,38 @@ type Span struct {
 	Object types.UID
 	// Name says what happens in the interval.
 	Name string
-	// Repetition distinguishes spans of one object that have the same name; empty for the first.
+	// Repetition distinguishes spans of one object with the same name; empty for the first of them.
 	Repetition string
-	// Parent is the name of the span that contains this one; empty if none does.
+	// Parent is the name of the span of the same object that contains this one; empty if none does. The parent has no
+	// Repetition.
 	Parent string
 	// Start and End are the bounds of the interval.
 	Start, End time.Time
 	Attributes []attribute.KeyValue
-	// Failure is the reason if the operation failed; empty otherwise.
+	// Failure is the reason for which the operation failed; empty if it did not fail.
 	Failure string
 }
 
 const (
-	// batchDelay is the longest time for which a span waits for others to be sent with it. A process that is killed
-	// loses the spans that wait.
+	// batchDelay is the longest time for which a span waits so that other spans are sent with it. A process that is
+	// killed loses the waiting spans.
 	batchDelay = time.Second
-	// exportTimeout is the longest time for sending spans once.
+	// exportTimeout is the timeout of one attempt to send spans.
 	exportTimeout = 5 * time.Second
-	// closeTimeout is the longest time for which a process that ends waits until its last spans are sent.
+	// closeTimeout is the longest time for which Close waits until the last spans are sent.
 	closeTimeout = 5 * time.Second
 )
 
-// Recorder sends spans in the background. It never blocks: while the collector is unavailable, it keeps spans up to a
-// limit and drops the others. A nil Recorder discards all spans.
+// Recorder sends spans in the background. Record never blocks: while the collector is unavailable, the Recorder keeps a
+// limited number of spans and drops the others. A nil Recorder discards all spans. Methods can be called concurrently.
 type Recorder struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	exporter *exporter
 }
 
-// NewRecorder returns a recorder for a service (the name of a program), or nil if settings is nil. The context provides
-// the logger. The collector need not be reachable.
+// NewRecorder returns a recorder whose spans have service, the name of a program, as their service name. It returns nil
+// if settings is nil. The context provides the logger. The collector need not be reachable. The caller must call Close.
 func NewRecorder(ctx context.Context, settings *configv1alpha1.Tracing, service string) (*Recorder, error) {
 	if settings == nil {
 		return nil, nil
@@ -85,7 +86,7 @@ func newRecorder(ctx context.Context, sender sdktrace.SpanExporter, settings *co
 // Enabled reports whether the recorder records spans. If not, callers can skip the computation of spans.
 func (r *Recorder) Enabled() bool { return r != nil }
 
-// Record records spans that have ended.
+// Record queues spans that have ended. It drops the spans of objects that the sampling rate excludes.
 func (r *Recorder) Record(ctx context.Context, spans ...Span) {
 	if r == nil {
 		return
@@ -107,24 +108,24 @@ func (r *Recorder) Record(ctx context.Context, spans ...Span) {
 	}
 }
 
-// Close sends the spans that wait, for at most closeTimeout, and ends the recorder.
+// Close sends the queued spans, for at most closeTimeout, and stops the recorder. It works even if ctx has ended.
 func (r *Recorder) Close(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	// The provider leaves the exporter running if it did not end in time.
+	// If the provider does not shut down in time, it leaves the exporter running.
 	if err := errors.Join(r.provider.Shutdown(ctx), r.exporter.Shutdown(ctx)); err != nil {
 		return fmt.Errorf("sending the last traces: %w", err)
 	}
 	return nil
 }
 
-// identity is the key of the span in the context of its creation.
+// identity is the context key under which Record passes a Span to identities.
 type identity struct{}
 
-// identities gives spans the identifiers that follow from their objects.
+// identities computes the IDs of spans from their objects and names.
 type identities struct{}
 
 var _ sdktrace.IDGenerator = identities{}
@@ -149,7 +150,7 @@ func spanIn(ctx context.Context) *Span {
 	return s
 }
 
-// traceID and spanID return digests. The fields are separated by a character that no name has.
+// traceID and spanID return digests. spanID separates the fields by a character that none of them contains.
 func traceID(object types.UID) trace.TraceID {
 	digest := sha256.Sum256([]byte(object))
 	return trace.TraceID(digest[:16])

@@ -23,7 +23,8 @@ var began = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
 
-// sent returns the spans that a collector receives if each program records its spans with its own recorder.
+// sent returns the spans that a collector receives from several programs, each with its own recorder. rate is the
+// sampling rate per million.
 func sent(t *testing.T, rate int32, programs map[string][]Span) []collector.Span {
 	t.Helper()
 	c := collector.Start(t)
@@ -138,7 +139,7 @@ func TestNoSettingsNoRecorder(t *testing.T) {
 	}
 }
 
-// lines are the lines of a log.
+// lines collects the lines of a log.
 type lines struct {
 	mu   sync.Mutex
 	text []string

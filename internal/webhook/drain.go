@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// quiet is how long a server that shuts down must have received no request before it assumes that all clients have
-	// left.
+	// quiet is the time without a request after which a server that shuts down assumes that all clients have left.
 	quiet = 300 * time.Millisecond
 	// drainTime is the longest time for which a server that shuts down waits for clients to leave.
 	drainTime = 3 * time.Second
 )
 
-// draining is a webhook server that asks its clients to close their connections before it shuts down. An API server
-// keeps its connections, even to a pod that is no longer an endpoint of the Service. net/http closes idle connections
-// without notice, so a request in flight is lost, and the API server creates the job without the webhook.
+// draining is a webhook server that asks its clients to close their connections before it shuts down. API servers keep
+// their connections, even to a pod that is no longer an endpoint of the Service. At its shutdown, net/http closes idle
+// connections without notice. A request that an API server sends at this moment would be lost, and the API server would
+// admit the job without the webhook.
 type draining struct {
 	webhook.Server
 	ending atomic.Bool
-	// last is the time of the last request, in nanoseconds since 1970.
+	// last is the time of the last request, as Unix time in nanoseconds.
 	last atomic.Int64
 }
 
@@ -38,7 +38,7 @@ func (d *draining) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements manager.Runnable.
+// Start implements manager.Runnable. When ctx ends, it drains the server before it stops the server.
 func (d *draining) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -49,7 +49,7 @@ func (d *draining) Start(ctx context.Context) error {
 	return d.Server.Start(serving)
 }
 
-// drain asks clients to leave. It returns when they have left, or after drainTime.
+// drain asks clients to close their connections. It returns when no request has come for quiet, or after drainTime.
 func (d *draining) drain(ctx context.Context) {
 	d.ending.Store(true)
 	began := time.Now()

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// replica is a webhook server at a separate address.
+// replica is one of several webhook servers, each with its own address.
 type replica struct {
 	address string
 	end     context.CancelFunc
@@ -56,7 +56,7 @@ func startReplica(t *testing.T, certificate *tls.Certificate) *replica {
 }
 
 // TestServersEndWithoutLosingRequests verifies that no request is lost while servers are replaced. The clients behave
-// like an API server that calls a Service: they use HTTP/1.1, connect to a current server, and keep existing
+// like an API server that calls a Service: they use HTTP/1.1, open connections to the current server, and reuse
 // connections.
 func TestServersEndWithoutLosingRequests(t *testing.T) {
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)

@@ -12,14 +12,15 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// expiryCollector reports the expiry time of the certificate that the webhook serves at the time of a scrape.
+// expiryCollector reports when the certificate expires that the webhook serves at the time of the scrape.
 type expiryCollector struct {
 	desc *prometheus.Desc
 	// certificate returns the certificate, or an error while there is none.
 	certificate func() (*tls.Certificate, error)
 }
 
-// addExpiry adds the metric of a certificate to a manager. Every replica reports it, because every replica serves.
+// addExpiry adds the metric of the certificate's expiry to a manager. Every replica reports it, because every replica
+// serves the webhook.
 func addExpiry(mgr manager.Manager, certificate func() (*tls.Certificate, error)) error {
 	c := &expiryCollector{desc: metrics.WebhookCertificateExpiry.Desc(), certificate: certificate}
 	if err := mgr.Add(everywhere{metrics.Registered(ctrlmetrics.Registry, c)}); err != nil {
@@ -34,7 +35,7 @@ type everywhere struct{ manager.RunnableFunc }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// certificateIn returns a function that reads the certificate in a directory.
+// certificateIn returns a function that reads the certificate from tls.crt and tls.key in a directory.
 func certificateIn(dir string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))

@@ -22,18 +22,18 @@ import (
 
 const (
 	podHookName = "pods.scheduler.tensorstack.dev"
-	// podHookEvery is the interval at which the configuration is checked without an event, because another client may
-	// have changed it.
+	// podHookEvery is the interval at which the configuration is checked even if no queue changes, because another
+	// client may have changed the configuration.
 	podHookEvery = 30 * time.Second
 	// podHookRetry is the delay before the configuration is checked again after an error.
 	podHookRetry = time.Second
-	// podHookTimeout is the timeout of a call in seconds.
+	// podHookTimeout is the timeout of a call to the webhook, in seconds.
 	podHookTimeout = 3
 )
 
-// podHook registers the webhook of pods in the configuration while a queue limits the size of its pods, and removes it
-// otherwise. The API server calls the webhook only for pods that may be in such a queue, because a call costs more than
-// everything else that the API server does for a pod.
+// podHook adds the webhook of pods to the webhook configuration while a queue limits the size of its pods, and removes
+// it otherwise. The API server calls the webhook only for pods that may be in such a queue, because one call costs the
+// API server more than all other work for a new pod.
 type podHook struct {
 	// queues reads from a cache, and direct reads from the API server.
 	queues client.Reader
@@ -41,8 +41,8 @@ type podHook struct {
 	due    chan struct{}
 }
 
-// AddPodHook adds a runnable to mgr that registers the webhook of pods while a queue needs it. It runs in every
-// replica, and all replicas write the same. The manager must be able to list and watch queues.
+// AddPodHook adds a podHook to a manager. It runs in every replica, and all replicas write the same configuration. The
+// manager must be able to list and watch queues.
 func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	direct, err := directClient(mgr)
 	if err != nil {
@@ -65,10 +65,12 @@ func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	return mgr.Add(h)
 }
 
-// NeedLeaderElection returns false: the hook runs in every replica.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because the hook runs in every
+// replica.
 func (h *podHook) NeedLeaderElection() bool { return false }
 
-// Start checks the configuration at intervals and on events until ctx ends.
+// Start implements manager.Runnable. It checks the configuration at intervals, and whenever a queue changes, until ctx
+// ends.
 func (h *podHook) Start(ctx context.Context) error {
 	for {
 		wait := podHookEvery
@@ -116,8 +118,8 @@ func (h *podHook) ensure(ctx context.Context) error {
 	return nil
 }
 
-// setPodHook adds the webhook of pods to a configuration for the queues that limit the size of pods, or removes it if
-// there are none. It reports whether the configuration has changed.
+// setPodHook adds the webhook of pods to a configuration, or removes it if bounded is empty. bounded lists the queues
+// that limit the size of their pods. setPodHook reports whether it has changed the configuration.
 func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded []string) (changed bool) {
 	is := func(w admissionregistration.ValidatingWebhook) bool { return w.Name == podHookName }
 	at := slices.IndexFunc(c.Webhooks, is)
@@ -138,7 +140,8 @@ func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded
 	return true
 }
 
-// newPodHook returns the webhook of pods. It is called like the webhook of jobs, at another path.
+// newPodHook returns the webhook of pods. call is the client configuration of the webhook of jobs, whose path
+// newPodHook replaces.
 func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string) admissionregistration.ValidatingWebhook {
 	call = *call.DeepCopy()
 	path := PodPath
@@ -166,8 +169,9 @@ func newPodHook(call admissionregistration.WebhookClientConfig, bounded []string
 	}
 }
 
-// inQueues returns the CEL expression that is true for pods that may be in one of the queues: pods that name the queue
-// or a group, and pods of the t9k-scheduler that name neither if the default queue is one of the queues.
+// inQueues returns a CEL expression that is true for pods that may be in one of the queues: pods that name a group,
+// pods that name one of the queues and, if the default queue is one of them, pods of the t9k-scheduler that name
+// neither a group nor a queue.
 func inQueues(queues []string) string {
 	return fmt.Sprintf("has(object.metadata.labels) && '%[1]s' in object.metadata.labels || "+
 		"(has(object.metadata.labels) && '%[2]s' in object.metadata.labels && object.metadata.labels['%[2]s'] != '' ? object.metadata.labels['%[2]s'] : "+

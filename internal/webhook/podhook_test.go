@@ -22,7 +22,7 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// shapesOf returns the same shape or error for every pod.
+// shapesOf returns the same shape or error for every pod and queue.
 type shapesOf struct {
 	shape *queue.Shape
 	err   error
@@ -72,7 +72,8 @@ func TestPodsAreLimitedByTheProfileOfTheirQueue(t *testing.T) {
 	}
 }
 
-// cluster contains the objects that a podHook reads and writes.
+// cluster is a client of the objects that a podHook reads and writes. broken is the error of List, and patches counts
+// the writes.
 type cluster struct {
 	client.Client
 	queues  []scheduling.Queue
@@ -100,8 +101,9 @@ func (c *cluster) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return nil
 }
 
-// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of pods, selects only
-// such queues, and is written only on changes. A read error changes nothing.
+// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of its pods, that it
+// selects only pods of such queues, and that the configuration is written only if it changes. If queues cannot be read,
+// nothing changes.
 func TestPodHookFollowsQueues(t *testing.T) {
 	path := Path
 	c := &cluster{config: &admissionregistration.ValidatingWebhookConfiguration{Webhooks: []admissionregistration.ValidatingWebhook{{

@@ -15,12 +15,14 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// requesterAnnotator is the mutating webhook that records in an annotation who requested a new job's queue. It
-// overwrites the annotation of a new job and preserves the annotation of a live job. The matchConditions in
-// config/webhook/defaults.yaml select the jobs: jobs that name a queue, unless the requester may set other authors.
+// requesterAnnotator is the mutating webhook that records in scheduling.AnnotationRequestedBy who requested a new job's
+// queue. It overwrites the annotation of a new job and keeps the annotation of a live job unchanged. The
+// matchConditions in config/webhook/defaults.yaml select the jobs: jobs that name a queue, unless the user of the
+// request may name another requester.
 type requesterAnnotator struct{}
 
-// Handle answers one request. It reads only metadata: the API server reports a spec that cannot be decoded.
+// Handle answers one request. It decodes only the metadata. The API server itself reports a spec that cannot be
+// decoded.
 func (requesterAnnotator) Handle(_ context.Context, req admission.Request) admission.Response {
 	job, err := metadataOf(req.Object)
 	if err != nil {
@@ -58,8 +60,8 @@ func metadataOf(raw runtime.RawExtension) (*metav1.PartialObjectMetadata, error)
 	return o, json.Unmarshal(raw.Raw, o)
 }
 
-// quoting escapes the characters that strings.quote of CEL escapes. The policy t9k-noted compares the annotation with a
-// value that it computes with that function.
+// quoting escapes the characters that CEL's function strings.quote escapes. The policy t9k-noted computes the expected
+// annotation with this function and compares it with the actual one.
 var quoting = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, `\`, `\\`, `"`, `\"`)
 
 // requestedBy returns the value of scheduling.AnnotationRequestedBy for a user.

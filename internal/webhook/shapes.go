@@ -15,16 +15,17 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// unchecked is the warning for users if the size of pods could not be checked. The request is still allowed, because
-// the scheduler also checks the size of pods.
+// unchecked is the warning that users get if the size of pods could not be checked. The request is then allowed,
+// because the scheduler also checks the size of pods.
 const unchecked = "the size of the pods could not be compared with their queue's resourceShapeProfile: pods that are too large will wait, and their PodScheduled condition says why"
 
-// queueShapes looks up the largest pod that a queue accepts. queue.Shapes implements it.
+// queueShapes looks up the resource shape of a queue; nil if there is no limit. queue.Shapes implements it.
 type queueShapes interface {
 	OfQueue(ctx context.Context, name string) (*queue.Shape, error)
 }
 
-// tooLarge returns an error for each role of a job whose pods are too large for its queue.
+// tooLarge returns an error for each role of a job whose pods are larger than the job's queue allows. The warning is
+// empty unless the size could not be checked.
 func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults field.ErrorList, warning string) {
 	if job.Gang == nil {
 		return nil, ""
@@ -45,13 +46,14 @@ func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults 
 	return faults, ""
 }
 
-// podValidator is the validating webhook that rejects pods that are larger than their queue allows.
+// podValidator is the validating webhook that refuses pods that are larger than their queue allows.
 type podValidator struct {
 	decoder admission.Decoder
 	shapes  podShapes
 }
 
-// podShapes looks up the largest size of a pod, given its namespace and labels. queue.Shapes implements it.
+// podShapes looks up the resource shape of a pod's queue by the pod's namespace and labels; nil if there is no limit.
+// queue.Shapes implements it.
 type podShapes interface {
 	OfPod(ctx context.Context, namespace string, labels map[string]string) (*queue.Shape, error)
 }

@@ -63,9 +63,9 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	return answer(req, warnings, faults)
 }
 
-// changed returns the errors in an update. If the old object was already invalid because it bypassed this webhook, only
-// the change itself is checked: its owner can still correct the metadata, and the controller has reported the errors on
-// the job.
+// changed returns the errors in an update. faults are the errors of the updated object. If the old object was already
+// invalid, because it was created without this webhook, only the change itself is checked. Its owner can then still
+// change the metadata, and the controller has already reported the errors in the job's status.
 func (v *validator) changed(kind kinds.Kind, updated, old kinds.Object, faults field.ErrorList) field.ErrorList {
 	if before := kind.Validate(old, v.limits); len(before) > 0 {
 		faults = nil
@@ -78,8 +78,8 @@ func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Objec
 	return obj, v.decoder.DecodeRaw(raw, obj)
 }
 
-// answer returns a response with all errors at once. Its status and messages have the same form as those of a CRD's own
-// rules.
+// answer returns a response with all errors, or one that allows the request if there are none. The status and the
+// messages have the same form as those of errors that the API server finds by a CRD's own rules.
 func answer(req admission.Request, warnings []string, faults field.ErrorList) admission.Response {
 	if len(faults) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)

@@ -1,6 +1,6 @@
-// Package webhook implements admission for jobs and pods. It validates jobs with package kinds beyond the CRDs' rules,
-// sets defaults that other programs read, records who requested a job's queue, and checks the size of jobs' and queues'
-// pods. It does not manage the certificate; see package certs. Start reading at Add.
+// Package webhook implements the admission webhooks for jobs and pods. They validate jobs with package kinds, set
+// defaults that other programs read, record who requested a job's queue, and check the size of pods against their
+// queue. Package certs manages the certificate. Start reading at Add.
 package webhook
 
 import (
@@ -35,20 +35,20 @@ const (
 
 // Options are the settings of the webhook.
 type Options struct {
-	// Address is the address to listen on, as host:port. The host may be empty.
+	// Address is the address on which the server listens, as HOST:PORT or :PORT.
 	Address string
-	// Namespace is the namespace of the Secret that holds the certificate.
+	// Namespace is the namespace of the Secret that holds the certificate. It may be empty if CertificateDir is set.
 	Namespace string
-	// CertificateDir is the directory with tls.crt and tls.key if another program, such as cert-manager, renews them
-	// and makes the API server trust them. If it is empty, the webhook manages its own certificate.
+	// CertificateDir is a directory with tls.crt and tls.key. Another program, such as cert-manager, renews these files
+	// and makes the API server trust them. If CertificateDir is empty, the webhook manages its own certificate.
 	CertificateDir string
 	// CertificateLifetime is the lifetime of a certificate that the webhook manages. Zero means certs.DefaultLifetime.
 	CertificateLifetime time.Duration
 	// Limits are the limits against which jobs are validated.
 	Limits kinds.Limits
-	// Shapes looks up the largest size of the pods of each queue.
+	// Shapes looks up the largest requests that each queue allows for a pod.
 	Shapes *queue.Shapes
-	// AddReadyzCheck adds a readiness check to those of the process.
+	// AddReadyzCheck adds a readiness check to the process. Add calls it once, with the name "webhook".
 	AddReadyzCheck func(name string, check healthz.Checker)
 }
 
@@ -73,7 +73,8 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// newServer returns a server with its certificate and its readiness check.
+// newServer returns a server with its certificate. It adds the readiness check of the server and the metric of the
+// certificate.
 func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Server, error) {
 	var ready healthz.Checker
 	var server webhook.Server
@@ -99,7 +100,7 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 	return server, nil
 }
 
-// newKeeper adds to a manager the keeper of a certificate that the webhook manages.
+// newKeeper returns the keeper of the webhook's own certificate, which it has added to the manager.
 func newKeeper(mgr ctrl.Manager, opts Options) (*certs.Keeper, error) {
 	if opts.Namespace == "" {
 		return nil, errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")
@@ -118,8 +119,8 @@ func newKeeper(mgr ctrl.Manager, opts Options) (*certs.Keeper, error) {
 	return keeper, nil
 }
 
-// directClient returns a client that reads from the API server. The manager's client would watch the Secrets of the
-// whole cluster.
+// directClient returns a client that reads from the API server and not from a cache. The manager's client would list
+// and watch all Secrets of the cluster.
 func directClient(mgr ctrl.Manager) (client.Client, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {

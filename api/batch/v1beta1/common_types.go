@@ -26,30 +26,31 @@ type RestartScope string
 const (
 	// RestartReplica restarts the replica that failed. It is the default.
 	RestartReplica RestartScope = "Replica"
-	// RestartJob restarts all replicas of the job that have not ended for good.
+	// RestartJob restarts all replicas of the job, except replicas that have ended for good and replicas whose restart
+	// policy never restarts them.
 	RestartJob RestartScope = "Job"
 )
 
-// RunMode chooses between running at once (the default), debugging and pausing. If both modes are enabled, the job is
-// paused.
+// RunMode pauses the job or runs it in debug mode. If both modes are enabled, the job is paused.
 type RunMode struct {
-	// Debug starts the pods with an idle command, so that people can inspect them.
+	// Debug runs the job in debug mode: its pods run an idle command, so that people can work in them.
 	// +optional
 	Debug *DebugMode `json:"debug,omitempty"`
-	// Pause ends the pods and keeps the job.
+	// Pause pauses the job: its pods are deleted, and its restart counts and results are kept.
 	// +optional
 	Pause *PauseMode `json:"pause,omitempty"`
 }
 
-// DebugMode says whether and how a job starts in debug mode.
+// DebugMode says whether a job is in debug mode, and which command its pods then run.
 type DebugMode struct {
-	// Enabled switches debug mode on. It may change at any time.
+	// Enabled switches debug mode on. Defaults to false. A change on a live job replaces its pods.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
-	// ReplicaSpecs says how the replicas of a role start in debug mode.
+	// ReplicaSpecs lists settings for roles in debug mode, with at most one entry for each role. The pods of other
+	// roles run ["sleep", "inf"]. It cannot change on a live job.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -57,31 +58,32 @@ type DebugMode struct {
 	ReplicaSpecs []ReplicaDebugSet `json:"replicaSpecs,omitempty"`
 }
 
-// ReplicaDebugSet says how the replicas of one role start in debug mode.
+// ReplicaDebugSet holds the settings of one role for debug mode.
 type ReplicaDebugSet struct {
 	// Type is the role.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type"`
-	// SkipInitContainer omits the init containers.
+	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in
-	// the template. Unset or empty: ["sleep", "inf"].
+	// Command replaces the command and the args of each container, except init containers. Variables in it are replaced
+	// as in the template. Unset or empty: ["sleep", "inf"].
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
 }
 
-// PauseMode says whether a job is paused and how it resumes.
+// PauseMode says whether a job is paused, and how its pods start when it resumes.
 type PauseMode struct {
-	// Enabled pauses the job. It may change at any time.
+	// Enabled pauses the job. Defaults to false. It may change on a live job: false resumes the job.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
-	// ResumeSpecs says how the replicas of a role start when the job resumes. It cannot change on a live job.
+	// ResumeSpecs lists settings for roles after a pause, with at most one entry for each role. The replicas of other
+	// roles start as the template says. It cannot change on a live job.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -89,13 +91,13 @@ type PauseMode struct {
 	ResumeSpecs []ResumeSpec `json:"resumeSpecs,omitempty"`
 }
 
-// ResumeSpec says how the replicas of one role start when the job resumes from a pause.
+// ResumeSpec holds the settings with which the replicas of one role start after a pause.
 type ResumeSpec struct {
 	// Type is the role.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type"`
-	// SkipInitContainer omits the init containers.
+	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or
@@ -110,29 +112,33 @@ type ResumeSpec struct {
 	Args []string `json:"args,omitempty"`
 }
 
-// SchedulePolicy chooses the scheduler. Unset: the cluster's default scheduler.
+// SchedulePolicy chooses the scheduler of a job's pods. Unset: the schedulerName of the template or, if that is unset
+// too, the cluster's default scheduler.
 type SchedulePolicy struct {
-	// T9kScheduler hands the job to the t9k-scheduler, which starts its pods all together or not at all.
+	// T9kScheduler makes the t9k-scheduler schedule the pods of the job, all together or not at all. For an elastic
+	// job, this holds for minReplicas pods. It cannot be added or removed on a live job.
 	// +optional
 	T9kScheduler *T9kScheduler `json:"t9kScheduler,omitempty"`
 }
 
 // T9kScheduler says in which queue and with which priority the t9k-scheduler schedules the job.
 type T9kScheduler struct {
-	// Queue is the name of the queue.
+	// Queue is the name of the queue. It cannot change on a live job.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Queue string `json:"queue"`
-	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0. It may change on a live job.
+	// Priority is the priority of the job within its queue, from 0 to 100. The scheduler tries jobs with a higher
+	// priority first. Defaults to 0. The queue may allow a smaller range (groupPriority). It may change on a live job.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Priority *int32 `json:"priority,omitempty"`
 }
 
-// ServiceOption describes the headless Service through which replicas find each other.
+// ServiceOption describes the headless Service through which the replicas of a job resolve each other's names.
 type ServiceOption struct {
-	// Ports of the Service. Their names can be used as $(service.port[NAME]).
+	// Ports of the Service, with numbers from 1 to 65535. If there are several ports, each needs a name. Commands, args
+	// and environment variables can refer to a port as $(service.port[NAME]).
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100

@@ -1,11 +1,12 @@
 package v1beta1
 
-// The rules in CEL are for clusters without webhooks; the controller checks the same and more. They cost the API server
-// little: rules for new jobs begin with oldSelf.hasValue(), and rules that compare a job with its old state first
-// recognise a write of the status, which never changes the spec. Comparing pod templates takes milliseconds. The rules
-// that all kinds of job have, on names, roles and immutable fields, are in internal/kinds/schema.go. The rules check
-// only the first and the last entry of a list of ranks: the API server estimates the cost from the longest lists
-// allowed, and would refuse more.
+// The CEL rules validate jobs even if no webhook runs. The operator checks the same and more. The rules cost the API
+// server little: rules for new jobs begin with oldSelf.hasValue(), so that updates skip them, and rules that compare a
+// job with its old state first detect a write of the status, which never changes the spec. Otherwise each status write
+// would compare the pod templates, which takes milliseconds. internal/kinds/schema.go generates the rules that all
+// kinds of job have, on names, roles and immutable fields. The rules check only the first and the last entry of a list
+// of ranks, because the API server estimates the cost of a rule from the longest allowed lists and refuses a CRD whose
+// rules are too expensive.
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,9 @@ import (
 
 // GenericJob runs a set of replicas, in one or several roles, as one job.
 //
-// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
-// switches, the clean-up policy, the time to live, limits of restarts and the priority can change.
+// The name of a pod is JOB-ROLE-RANK. It must be a DNS label: at most 63 characters and no dot. On a live job, only the
+// enabled switches of runMode, cleanUpPolicy, ttlSecondsAfterFinished, restartPolicy.limit and
+// scheduler.t9kScheduler.priority can change.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -50,8 +52,8 @@ type GenericJobList struct {
 	Items           []GenericJob `json:"items"`
 }
 
-// FinishRule maps a role to ranks. An entry is a rank (3 or "3") or an inclusive range ("0-3"); an empty list means
-// every replica of the role.
+// FinishRule names replicas of a job: it maps roles to ranks. An entry is a rank (3 or "3") or an inclusive range
+// ("0-3"). Ranks start at 0. An empty list means every replica of the role.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=32
@@ -75,39 +77,42 @@ type RankList []intstr.IntOrString
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.failureRules) || self.failureRules.all(r, self.replicaSpecs.all(s, !(s.type in r) || size(r[s.type]) == 0 || [0, size(r[s.type]) - 1].all(i, type(r[s.type][i]) in [int] ? r[s.type][i] < s.replicas : r[s.type][i].split('-', 2).all(n, int(n) < s.replicas) || r[s.type][i].matches('[^0-9-]|^-|-$'))))",optionalOldSelf=true,fieldPath=".failureRules",message="a rank is out of range: the ranks of a role run from 0 to one less than its replicas",messageExpression="'a rank is out of range: the ranks of a role run from 0 to one less than its replicas, and %s have %s'.format([self.replicaSpecs.map(s, s.type), self.replicaSpecs.map(s, s.replicas)])"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.failureRules) || self.failureRules.all(r, r.all(t, size(r[t]) == 0 || [0, size(r[t]) - 1].all(i, type(r[t][i]) in [int] ? r[t][i] >= 0 : !r[t][i].contains('-') || int(r[t][i].split('-')[0]) <= int(r[t][i].split('-')[1]) || r[t][i].matches('[^0-9-]|^-|-$'))))",optionalOldSelf=true,fieldPath=".failureRules",message="ranks count from 0, and ranges run upwards: write 0 or more, or a range such as \"0-3\""
 type GenericJobSpec struct {
-	// SuccessRules says when the job succeeds: when all replicas that one of the rules names have succeeded. Without
-	// rules, the job succeeds when every replica has succeeded.
+	// SuccessRules lists rules by which the job succeeds. A rule holds when all replicas that it names have succeeded,
+	// and the job succeeds when one rule holds. Unset or empty: the job succeeds when every replica has succeeded.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SuccessRules []FinishRule `json:"successRules,omitempty"`
-	// FailureRules says when the job fails: when all replicas that one of the rules names have failed for good, which
-	// means that no restart is left or allowed. A job without any rules fails when any replica has failed for good. A
-	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule hold
-	// at the same time, the job fails.
+	// FailureRules lists rules by which the job fails. A rule holds when all replicas that it names have failed for
+	// good, which means that no restart is left or allowed. The job fails when one rule holds. If the job has neither
+	// failure rules nor success rules, it fails when any replica has failed for good. If it has success rules, it also
+	// fails when none of them can hold any more. If a failure rule and a success rule hold within a second of each
+	// other, the job fails.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	FailureRules []FinishRule `json:"failureRules,omitempty"`
-	// Service gives the job a headless Service with these ports, through which the replicas have names in DNS. Unset:
-	// the job has no Service.
+	// Service gives the job a headless Service with these ports. The replicas then have names in DNS. Unset: the job
+	// has no Service. It cannot change on a live job.
 	// +optional
 	Service *ServiceOption `json:"service,omitempty"`
-	// RunMode chooses between running at once (the default), debugging and pausing.
+	// RunMode pauses the job or runs it in debug mode. Unset: neither.
 	// +optional
 	RunMode *RunMode `json:"runMode,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
-	// are pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (the pods
+	// that have not ended) or All. It may change on a live job.
 	// +optional
 	CleanUpPolicy CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
-	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
+	// TTLSecondsAfterFinished is the time in seconds from the end of the job to its deletion, with its pods. Unset: the
+	// job is never deleted. It may change on a live job.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// Scheduler chooses the scheduler of the pods. Unset: the schedulerName of the template or, if that is unset too,
+	// the cluster's default scheduler.
 	// +optional
 	Scheduler *SchedulePolicy `json:"scheduler,omitempty"`
-	// ReplicaSpecs lists the roles of the job.
+	// ReplicaSpecs lists the roles of the job. Roles cannot be added, removed or reordered on a live job.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MinItems=1
@@ -117,16 +122,17 @@ type GenericJobSpec struct {
 
 // ReplicaSpec describes the replicas of one role.
 type ReplicaSpec struct {
-	// Type is the role: a lower-case DNS label, unique in the job.
+	// Type is the name of the role: a lower-case DNS label, unique in the job.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Type string `json:"type"`
-	// Replicas is the number of replicas. Defaults to 1.
+	// Replicas is the number of replicas of the role. Defaults to 1. It cannot change on a live job.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// RestartPolicy says when a replica is restarted.
+	// RestartPolicy says when a replica is restarted. Unset: never, which is policy OnFailure with limit 0. Only its
+	// limit may change on a live job.
 	// +optional
 	RestartPolicy *RestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
@@ -136,22 +142,23 @@ type ReplicaSpec struct {
 
 // RestartPolicy says when the replicas of a role are restarted.
 type RestartPolicy struct {
-	// Policy is OnFailure (the default), Always (also after success) or Never.
+	// Policy says after which ends a replica restarts: OnFailure (the default), Always (also after success) or Never.
+	// exitCodes takes precedence over it.
 	// +optional
 	Policy RestartPolicyType `json:"policy,omitempty"`
-	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound
-	// for Always.
+	// Limit is the largest number of restarts of each replica. Unset: no limit for the policy Always, and 0 otherwise.
+	// It may change on a live job.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Limit *int32 `json:"limit,omitempty"`
-	// Scope says which replicas restart when one of this role fails. Replica (the default): only that one. Job: all
-	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit
-	// counts the incidents that a replica began. The eviction of a running replica then restarts the others too,
-	// without charge.
+	// Scope says which replicas restart when a replica of this role fails. Replica (the default): only this replica.
+	// Job: all replicas of the job, except replicas that have ended for good and replicas of roles that never restart.
+	// With Job, limit is the largest number of incidents that one replica may begin. The eviction of a running replica
+	// then restarts the others too, and no restart is counted.
 	// +optional
 	Scope RestartScope `json:"scope,omitempty"`
-	// ExitCodes decides by the exit code of a failed replica. It takes precedence over policy. If several containers
-	// failed, the code of the first one counts.
+	// ExitCodes says by its exit code whether a failed replica restarts. It takes precedence over policy. If several
+	// containers failed, the exit code of the first one in the pod's status counts.
 	// +optional
 	ExitCodes *ExitCodes `json:"exitCodes,omitempty"`
 }
@@ -161,10 +168,10 @@ type RestartPolicy struct {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.restart) ? self.restart : [], has(self.fail) ? self.fail : []].all(l, l.all(c, type(c) == int ? c >= 1 && c <= 255 : !c.matches('^[0-9]{1,3}(-[0-9]{1,3})?$') || c.split('-').all(n, int(n) >= 1 && int(n) <= 255) && int(c.split('-')[0]) <= int(c.split('-')[size(c.split('-')) - 1])))",message="not a range of exit codes: write codes from 1 to 255, and ranges upwards, such as \"128-255\""
 type ExitCodes struct {
-	// Restart lists codes after which the replica restarts, as often as limit allows.
+	// Restart lists exit codes after which the replica restarts, as often as limit allows.
 	// +optional
 	Restart CodeList `json:"restart,omitempty"`
-	// Fail lists codes after which the replica has failed for good.
+	// Fail lists exit codes after which the replica has failed for good.
 	// +optional
 	Fail CodeList `json:"fail,omitempty"`
 }
@@ -178,7 +185,7 @@ type ExitCodes struct {
 // +kubebuilder:validation:items:MaxLength=7
 type CodeList []intstr.IntOrString
 
-// RestartPolicyType is a restart policy of GenericJob.
+// RestartPolicyType says after which ends a replica of a GenericJob restarts.
 //
 // +kubebuilder:validation:Enum=Always;OnFailure;Never
 type RestartPolicyType string
@@ -186,9 +193,9 @@ type RestartPolicyType string
 const (
 	// RestartAlways restarts a replica whenever it ends.
 	RestartAlways RestartPolicyType = "Always"
-	// RestartOnFailure restarts a replica when it fails.
+	// RestartOnFailure restarts a replica when it fails. It is the default.
 	RestartOnFailure RestartPolicyType = "OnFailure"
-	// RestartNever never restarts a replica.
+	// RestartNever restarts no replica, except after an exit code in exitCodes.restart.
 	RestartNever RestartPolicyType = "Never"
 )
 

@@ -10,35 +10,38 @@ const (
 	LabelReplicaType = "batch.tensorstack.dev/replica-type"
 	// LabelReplicaRank holds the replica's rank within its role, counted from 0.
 	LabelReplicaRank = "batch.tensorstack.dev/replica-rank"
-	// LabelReplicaAttempt is the number of earlier pods of the replica: 0 for the first pod.
+	// LabelReplicaAttempt holds the number of earlier pods of the replica: 0 for the first pod.
 	LabelReplicaAttempt = "batch.tensorstack.dev/replica-attempt"
 	// LabelComponent holds the job's kind in lower case.
 	LabelComponent = "tensorstack.dev/component"
 
-	// AnnotationRestarts is the number of restarts charged to the replica when this pod was created.
+	// AnnotationRestarts holds the number of restarts that were charged to the replica until this pod was created.
 	AnnotationRestarts = "batch.tensorstack.dev/restarts"
-	// AnnotationBackoff is the number of consecutive replacements up to this pod, none of which ran for ten minutes. It
-	// sets the delay before the next one.
+	// AnnotationBackoff holds the number of consecutive replacements of the replica's pod, including the replacement by
+	// this pod. It determines the delay before the next replacement. After a pod that has run for ten minutes, the
+	// number starts again from 1.
 	AnnotationBackoff = "batch.tensorstack.dev/backoff"
-	// AnnotationJobRestarts and AnnotationBackoffCount hold status.restarts and status.backoffCount as they were when
-	// this pod was created, unless they were 0.
+	// AnnotationJobRestarts and AnnotationBackoffCount hold status.restarts and status.backoffCount of the job at the
+	// time when this pod was created. A pod has no annotation for a number that was 0.
 	AnnotationJobRestarts  = "batch.tensorstack.dev/job-restarts"
 	AnnotationBackoffCount = "batch.tensorstack.dev/backoff-count"
-	// AnnotationRunMode holds the RunModeType that this pod was made for.
+	// AnnotationRunMode holds the RunModeType for which this pod was created.
 	AnnotationRunMode = "batch.tensorstack.dev/run-mode"
 )
 
 // AnnotationReplicaEnds is an annotation of the events EventReplicaRestarted and EventReplicaDisrupted. Its value is a
-// JSON list of the ends of the replicas that the event's message names. An item has the fields replica (its name),
-// restart and limit (for a charged restart), exitCode or startFailure, and reason (for a replacement without charge).
+// JSON list that says how the replicas ended that the event's message names. An item has the fields replica (the name),
+// restart, limit, exitCode and startFailure (for a charged restart), and reason (for a replacement without charge).
+// Fields without a value are left out.
 const AnnotationReplicaEnds = "batch.tensorstack.dev/replica-ends"
 
-// These mark the jobs of a sweep: jobs of one manifest that differ in the values of parameters. Clients set them.
+// These labels and annotations mark the jobs of a sweep: jobs that were created from one manifest and differ in the
+// values of parameters. Clients set them.
 const (
-	// LabelSweep is the name of the sweep.
+	// LabelSweep holds the name of the sweep.
 	LabelSweep = "batch.tensorstack.dev/sweep"
-	// AnnotationParameters holds the values of the parameters by their names, as a JSON object of strings.
+	// AnnotationParameters holds a JSON object that maps the names of the parameters to their values, as strings.
 	AnnotationParameters = "batch.tensorstack.dev/parameters"
-	// AnnotationSweepManifest is a digest of the manifest that the sweep was started with.
+	// AnnotationSweepManifest holds a digest of the manifest from which the sweep was started.
 	AnnotationSweepManifest = "batch.tensorstack.dev/sweep-manifest"
 )

@@ -8,18 +8,19 @@ import (
 type JobPhase string
 
 const (
-	// JobPending: the job waits for replicas, because not all have run at the same time yet or none runs any more.
+	// JobPending: the job waits for replicas, because not all replicas have run at the same time yet, or because none
+	// runs any more.
 	JobPending JobPhase = "Pending"
-	// JobRunning: every replica that the job waits for has run. While some of them restart and others still run, the
-	// Running condition is False.
+	// JobRunning: every replica that the job waits for runs. The job keeps this phase while some replicas restart and
+	// others run; the condition Running is then False.
 	JobRunning JobPhase = "Running"
-	// JobPaused: paused; the pods are gone or ending.
+	// JobPaused: the job is paused. Its pods are gone or terminating.
 	JobPaused JobPhase = "Paused"
-	// JobResuming: resumed from a pause, waiting for replicas.
+	// JobResuming: the job was resumed after a pause and waits for replicas.
 	JobResuming JobPhase = "Resuming"
-	// JobSucceeded: a success rule holds. Final.
+	// JobSucceeded: the job has succeeded. This phase is final.
 	JobSucceeded JobPhase = "Succeeded"
-	// JobFailed: a failure rule holds, or no success rule can hold any more. Final.
+	// JobFailed: the job has failed. The condition Failed has the reason. This phase is final.
 	JobFailed JobPhase = "Failed"
 	// JobUnknown: the state of a replica cannot be obtained.
 	JobUnknown JobPhase = "Unknown"
@@ -35,7 +36,7 @@ const (
 	JobInitialized JobConditionType = "Initialized"
 	// JobRunningCondition is True while every replica that the job waits for runs.
 	JobRunningCondition JobConditionType = "Running"
-	// JobReplicaFailure is True while a replica has failed for good.
+	// JobReplicaFailure is True if a replica has failed for good.
 	JobReplicaFailure JobConditionType = "ReplicaFailure"
 	// JobCompleted is True when the job has succeeded.
 	JobCompleted JobConditionType = "Completed"
@@ -54,25 +55,26 @@ type Reason string
 const (
 	// ReasonAccepted (Initialized): the controller has accepted the job.
 	ReasonAccepted Reason = "Accepted"
-	// ReasonInvalidSpec (Initialized, Failed): the operator cannot carry out the spec; the message names the field and
+	// ReasonInvalidSpec (Initialized, Failed): the operator cannot carry out the spec. The message names the field and
 	// the error.
 	ReasonInvalidSpec Reason = "InvalidSpec"
 
 	// ReasonCreatingReplicas (Running): pods are being created or have not started yet.
 	ReasonCreatingReplicas Reason = "CreatingReplicas"
-	// ReasonUnschedulable (Running): the scheduler finds no room; the message is the scheduler's.
+	// ReasonUnschedulable (Running): the scheduler has not placed a pod or the group of the pods. The message is the
+	// scheduler's and gives the reason, for example a lack of room or a closed queue.
 	ReasonUnschedulable Reason = "Unschedulable"
-	// ReasonImpossible (Running): the job could not start even if nothing else ran; the message is the scheduler's. It
-	// starts once the quota of its queue or the nodes change.
+	// ReasonImpossible (Running): the job could not start even if nothing else ran. The message is the scheduler's. The
+	// scheduler tries the job again when its queue or a node changes.
 	ReasonImpossible Reason = "Impossible"
-	// ReasonNotStarted (Running): a pod is bound to a node and its containers cannot start yet; the message is the
+	// ReasonNotStarted (Running): a pod is bound to a node, but its containers cannot start. The message is the
 	// kubelet's.
 	ReasonNotStarted Reason = "ContainersNotStarted"
 	// ReasonRestarting (Running): replicas are being replaced.
 	ReasonRestarting Reason = "RestartingReplicas"
 	// ReasonNameTaken (Running): an object with a name that the job needs belongs to another owner.
 	ReasonNameTaken Reason = "NameTaken"
-	// ReasonCreateRefused (Running): the API server refuses an object of the job; the message is the API server's.
+	// ReasonCreateRefused (Running): the API server refuses an object of the job. The message is the API server's.
 	ReasonCreateRefused Reason = "CreateRefused"
 	// ReasonReplicasRunning (Running): every replica that the job waits for runs.
 	ReasonReplicasRunning Reason = "ReplicasRunning"
@@ -87,13 +89,13 @@ const (
 	ReasonPaused Reason = "Paused"
 	// ReasonResumed (Paused): the job was paused and has been resumed.
 	ReasonResumed Reason = "Resumed"
-	// ReasonNotPaused (Paused): the job was never paused.
+	// ReasonNotPaused (Paused): the job has never been paused.
 	ReasonNotPaused Reason = "NotPaused"
 
 	// ReasonNoReplicaFailed (ReplicaFailure): no replica has failed for good.
 	ReasonNoReplicaFailed Reason = "NoReplicaFailed"
-	// ReasonReplicaFailed (ReplicaFailure, Failed): a replica failed and no restart is left or allowed. The job fails
-	// if the other replicas cannot continue without this one.
+	// ReasonReplicaFailed (ReplicaFailure, Failed): a replica has failed for good: no restart is left or allowed. It is
+	// the reason of Failed if the other replicas cannot continue without this one.
 	ReasonReplicaFailed Reason = "ReplicaFailed"
 
 	// ReasonNotFinished (Completed, Failed): the job has not finished.
@@ -104,11 +106,11 @@ const (
 	ReasonFailureRule Reason = "FailureRuleMet"
 	// ReasonSuccessRulesUnsatisfiable (Failed): no success rule can hold any more.
 	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
-	// ReasonDeadlineExceeded (Failed): the job was active for longer than activeDeadlineSeconds.
+	// ReasonDeadlineExceeded (Failed): the job was active for longer than runPolicy.activeDeadlineSeconds.
 	ReasonDeadlineExceeded Reason = "DeadlineExceeded"
-	// ReasonBackoffLimitExceeded (Failed): a replica failed, and backoffLimit allows no further restart.
+	// ReasonBackoffLimitExceeded (Failed): a replica failed, and runPolicy.backoffLimit allows no further retry.
 	ReasonBackoffLimitExceeded Reason = "BackoffLimitExceeded"
-	// ReasonQueueMaxDuration (Failed): a pod of the job was older than its queue allows.
+	// ReasonQueueMaxDuration (Failed): a pod of the job was older than the maxDuration of its queue.
 	ReasonQueueMaxDuration Reason = "QueueMaxDuration"
 	// ReasonJobSucceeded (Failed): the job has succeeded.
 	ReasonJobSucceeded Reason = "JobSucceeded"
@@ -122,22 +124,22 @@ const (
 	EventJobPaused Reason = "JobPaused"
 	// EventJobResumed: the job was resumed.
 	EventJobResumed Reason = "JobResumed"
-	// EventJobStarted: the first pods are being created.
+	// EventJobStarted: the first pods are being created, or the job enters debug mode.
 	EventJobStarted Reason = "JobStarted"
 	// EventJobScaled: the number of replicas of an elastic job has changed.
 	EventJobScaled Reason = "JobScaled"
-	// EventIncident: a replica ended while all ran, and it or all replicas restart.
+	// EventIncident: an incident has begun: a replica ended, and it or all replicas restart.
 	EventIncident Reason = "Incident"
 	// EventRecovered: all replicas run again after an incident.
 	EventRecovered Reason = "Recovered"
-	// EventReplicaRestarted: a replica ended and is restarted; the restart is charged to its limit.
+	// EventReplicaRestarted: a replica ended and restarts alone. The restart is charged.
 	EventReplicaRestarted Reason = "ReplicaRestarted"
-	// EventReplicaDisrupted: a replica's pod was disrupted from outside, for example evicted, and is replaced; the
-	// restart is not charged.
+	// EventReplicaDisrupted: a replica's pod was disrupted from outside, for example by an eviction, and has been
+	// replaced. The replacement is not charged.
 	EventReplicaDisrupted Reason = "ReplicaDisrupted"
-	// EventNodeLost: a pod on a lost node was deleted by force.
+	// EventNodeLost: a pod on a lost node is being deleted by force.
 	EventNodeLost Reason = "NodeLost"
-	// EventReplicasHoldResources: the job has finished, and its clean-up policy None keeps pods that still run.
+	// EventReplicasHoldResources: the job has finished, and pods still run, because its clean-up policy is None.
 	EventReplicasHoldResources Reason = "ReplicasHoldResources"
 )
 
@@ -150,10 +152,10 @@ type JobCondition struct {
 	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	// +optional
 	Reason Reason `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -162,38 +164,42 @@ type JobCondition struct {
 type ReplicaPhase string
 
 const (
-	// ReplicaCreating: the pod is being created or is not scheduled yet.
+	// ReplicaCreating: the pod is being created or is not bound to a node yet.
 	ReplicaCreating ReplicaPhase = "Creating"
-	// ReplicaPending: the pod is bound to a node; a container has not started yet.
+	// ReplicaPending: the pod is bound to a node, and a container has not started yet. A replica of a paused or
+	// finished job also has this phase if it never had a pod.
 	ReplicaPending ReplicaPhase = "Pending"
 	// ReplicaRunning: the pod's containers have started.
 	ReplicaRunning ReplicaPhase = "Running"
-	// ReplicaSucceeded: every container ended with exit code 0; in a training job, the main one did.
+	// ReplicaSucceeded: every container ended with exit code 0; in a training job, the main container did.
 	ReplicaSucceeded ReplicaPhase = "Succeeded"
-	// ReplicaFailed: a container failed; in a training job, the main one or one that it waits for did.
+	// ReplicaFailed: a container failed; in a training job, the main container or an init container did.
 	ReplicaFailed ReplicaPhase = "Failed"
 	// ReplicaUnknown: the pod's state cannot be obtained.
 	ReplicaUnknown ReplicaPhase = "Unknown"
-	// ReplicaDeleted: the pod was deleted, by a pause, by clean-up or by somebody else, before it finished.
+	// ReplicaDeleted: the pod was deleted or disrupted before it finished, for example by a pause, by clean-up, by an
+	// eviction or by a user.
 	ReplicaDeleted ReplicaPhase = "Deleted"
 )
 
 // Aggregate counts the replicas in each phase. The counts always add up to the number of replicas that the job wants.
 type Aggregate struct {
-	// Creating counts replicas whose pod is being created or is not scheduled yet.
+	// Creating counts replicas whose pod is being created or is not bound to a node yet.
 	Creating int32 `json:"creating"`
-	// Pending counts replicas whose pod is bound and whose containers have not all started.
+	// Pending counts replicas whose pod is bound to a node and whose containers have not all started, and replicas of a
+	// paused or finished job that never had a pod.
 	Pending int32 `json:"pending"`
-	// Running counts replicas whose containers run.
+	// Running counts replicas whose containers have started and have not all ended.
 	Running int32 `json:"running"`
-	// Succeeded counts replicas whose containers all ended with exit code 0; in a training job, whose main container
-	// did.
+	// Succeeded counts replicas that have succeeded: all containers ended with exit code 0; in a training job, the main
+	// container did.
 	Succeeded int32 `json:"succeeded"`
-	// Failed counts replicas with a failed container; in a training job, with a failed main container.
+	// Failed counts replicas that have failed: a container failed; in a training job, the main container or an init
+	// container did.
 	Failed int32 `json:"failed"`
 	// Unknown counts replicas whose state cannot be obtained.
 	Unknown int32 `json:"unknown"`
-	// Deleted counts replicas whose pod was deleted before it finished.
+	// Deleted counts replicas whose pod was deleted or disrupted before it finished.
 	Deleted int32 `json:"deleted"`
 }
 
@@ -201,11 +207,11 @@ type Aggregate struct {
 type ContainerState string
 
 const (
-	// ContainerWaiting: not started yet.
+	// ContainerWaiting: the container has not started yet.
 	ContainerWaiting ContainerState = "Waiting"
-	// ContainerRunning: started and not ended.
+	// ContainerRunning: the container has started and not ended.
 	ContainerRunning ContainerState = "Running"
-	// ContainerTerminated: ended.
+	// ContainerTerminated: the container has ended.
 	ContainerTerminated ContainerState = "Terminated"
 )
 
@@ -215,7 +221,7 @@ type ContainerStatus struct {
 	Name string `json:"name"`
 	// State is Waiting, Running or Terminated.
 	State ContainerState `json:"state"`
-	// ExitCode is set once the container has ended. 128+n means that signal n ended the container.
+	// ExitCode is the exit code; unset until the container has ended. 128+n means that signal n ended the container.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
@@ -229,54 +235,59 @@ type ReplicaStatus struct {
 	UID string `json:"uid,omitempty"`
 	// Phase of the replica.
 	Phase ReplicaPhase `json:"phase"`
-	// Containers lists the state of the main containers.
+	// Containers lists the states of the pod's containers, without init containers. In a training job, the main
+	// container comes first.
 	// +optional
 	// +listType=atomic
 	Containers []ContainerStatus `json:"containers,omitempty"`
 	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number of
-	// incidents that this replica began.
+	// charged incidents that this replica began.
 	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
-	// Attempt is the number of earlier pods of this replica. Restarts and replacements both count.
+	// Attempt is the number of earlier pods of this replica: 0 for the first pod. Pods that were replaced without a
+	// charge count too.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// Backoff is the number of consecutive replacements, none of which ran for ten minutes. It sets the delay before
-	// the next one.
+	// Backoff is the number of consecutive replacements of this replica's pod. It determines the delay before the next
+	// replacement. After a pod that has run for ten minutes, the number starts again from 1.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
-	// Incident is the number of the last incident in which this replica failed.
+	// Incident is the number of the last incident in which this replica failed, counted from 1; unset if it has not
+	// failed in an incident.
 	// +optional
 	Incident int32 `json:"incident,omitempty"`
-	// NodeName is the node that the pod is bound to.
+	// NodeName is the name of the node to which the pod is bound; unset while there is none.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// Reason is why the replica is in this phase, in a word or two, if the phase does not show it.
+	// Reason is a CamelCase word for why the replica is in this phase, for example BackOff or OOMKilled; unset if the
+	// phase needs no reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields below.
+// OmittedReplicas describes replicas of one role that the field replicas omits and that have the same values in the
+// fields below.
 type OmittedReplicas struct {
-	// Ranks lists the replicas as ranges, for example "0-41,57".
+	// Ranks lists the ranks of the replicas as numbers and ranges, for example "0-41,57".
 	Ranks string `json:"ranks"`
-	// Phase of each of them.
+	// Phase of each replica.
 	Phase ReplicaPhase `json:"phase"`
-	// RestartCount is the number of restarts charged to each of them.
+	// RestartCount is the number of restarts charged to each replica.
 	// +optional
 	RestartCount int32 `json:"restartCount,omitempty"`
-	// Attempt is the number of earlier pods of each of them.
+	// Attempt is the number of earlier pods of each replica.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
-	// Backoff is the number of consecutive replacements of each of them.
+	// Backoff is the number of consecutive replacements of each replica's pod.
 	// +optional
 	Backoff int32 `json:"backoff,omitempty"`
-	// Incident is the number of the last incident in which each of them failed.
+	// Incident is the number of the last incident in which each replica failed.
 	// +optional
 	Incident int32 `json:"incident,omitempty"`
-	// Pods is true if each of them has a pod.
+	// Pods is true if each replica has a pod, and false if none has.
 	// +optional
 	Pods bool `json:"pods,omitempty"`
-	// ExitCode is the exit code of each of them, if they have ended.
+	// ExitCode is the exit code of each replica; unset if the replicas have not ended or the code is unknown.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
@@ -285,58 +296,62 @@ type OmittedReplicas struct {
 type Tasks struct {
 	// Type is the role.
 	Type string `json:"type"`
-	// RestartCount is the number of restarts charged to the replicas of this role together.
+	// RestartCount is the sum of the restarts charged to the replicas of this role.
 	RestartCount int32 `json:"restartCount"`
-	// Replicas lists the replicas by rank. In a very large job it lists the replicas that need attention first, and
-	// omitted describes the rest.
+	// Replicas lists the replicas by rank. If the job has more replicas than the operator's setting
+	// jobs.maxListedReplicas (1000 by default), it lists only those that most need attention, and omitted describes the
+	// others.
 	// +optional
 	// +listType=atomic
 	Replicas []ReplicaStatus `json:"replicas,omitempty"`
-	// OmittedReplicas is the number of replicas that replicas omits.
+	// OmittedReplicas is the number of replicas that the field replicas omits.
 	// +optional
 	OmittedReplicas int32 `json:"omittedReplicas,omitempty"`
-	// Omitted describes the replicas that replicas omits.
+	// Omitted describes the replicas that the field replicas omits.
 	// +optional
 	// +listType=atomic
 	Omitted []OmittedReplicas `json:"omitted,omitempty"`
 }
 
-// Incident describes why one or all replicas restarted, and how long it took until all ran again.
+// Incident describes why one or all replicas restarted, and when all ran again.
 type Incident struct {
 	// Replica is the name of the replica that ended first.
 	Replica string `json:"replica"`
-	// Scope is Job if all replicas restart, and Replica if only those restart that ended.
+	// Scope is Job if all replicas restart, and Replica if only the replicas that ended restart.
 	Scope RestartScope `json:"scope"`
-	// Charged is true if the incident counts towards backoffLimit, and false if it began with a disruption.
+	// Charged is true if the incident counts as a restart (status.backoffCount), and false if it began with a
+	// disruption.
 	Charged bool `json:"charged"`
-	// ExitCode of the replica, if it is known.
+	// ExitCode of the replica; unset if it is not known.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason is why the replica ended, in a word, if the exit code does not show it, for example OOMKilled.
+	// Reason is a CamelCase word for why the replica ended, for example OOMKilled; unset if only the exit code is
+	// known.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message is the last line of the replica's termination message, if there is one. With terminationMessagePolicy
-	// FallbackToLogsOnError it is the last line of its log.
+	// Message is the last line of the termination message of the container that failed, cut to 256 characters; unset if
+	// there is none. If the container has the terminationMessagePolicy FallbackToLogsOnError and writes no message, it
+	// is the last line of the log.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// StartTime is when the replica ended.
 	StartTime metav1.Time `json:"startTime"`
-	// RecoveryTime is when all replicas that the job waits for ran again.
+	// RecoveryTime is when all replicas that the job waits for ran again; unset until then.
 	// +optional
 	RecoveryTime *metav1.Time `json:"recoveryTime,omitempty"`
 }
 
-// RunModeType names a run mode.
+// RunModeType is the name of a run mode.
 type RunModeType string
 
 const (
 	// RunImmediate: the replicas run as the template says.
 	RunImmediate RunModeType = "Immediate"
-	// RunDebug: the replicas run the debug command.
+	// RunDebug: the replicas run the command of debug mode.
 	RunDebug RunModeType = "Debug"
-	// RunPause: there are no pods.
+	// RunPause: the job is paused and has no pods.
 	RunPause RunModeType = "Pause"
-	// RunResume: the replicas run as the template and resumeSpecs say.
+	// RunResume: the job was paused before, and the replicas run as the template and resumeSpecs say.
 	RunResume RunModeType = "Resume"
 )
 
@@ -357,35 +372,35 @@ type JobStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []JobCondition `json:"conditions,omitempty"`
-	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and not
-	// with a disruption.
+	// BackoffCount is the number of charged incidents: those that did not begin with a disruption.
+	// runPolicy.backoffLimit of a training job limits it.
 	// +optional
 	BackoffCount int32 `json:"backoffCount"`
 	// Restarts is the number of incidents. An incident begins when a replica ends and it, or all replicas, restart.
-	// Replicas that fail before all run again belong to the same incident.
+	// Replicas that fail before all run again belong to the same incident, unless one fails for a second time.
 	// +optional
 	Restarts int32 `json:"restarts"`
-	// Incident describes the last incident.
+	// Incident describes the last incident; unset if there was none.
 	// +optional
 	Incident *Incident `json:"incident,omitempty"`
 	// Replicas is the number of replicas that the job wants, over all roles.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// Selector selects the pods of an elastic job, for autoscalers.
+	// Selector is the label selector of the pods of an elastic job, for autoscalers; unset for other jobs.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// RunMode is the mode that the current pods were made for.
+	// RunMode is the run mode that the operator last applied.
 	// +optional
 	RunMode RunModeType `json:"runMode,omitempty"`
-	// StartTime is when the first pods were created; after a pause, when the job last resumed.
+	// StartTime is when the operator began to create the first pods or, after a pause, when the job last resumed.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// RunSeconds is the time, in seconds, for which all replicas that the job waits for have run at the same time. It
-	// does not include a run that has not ended; that run began at the lastTransitionTime of the condition Running.
-	// Time in queues, between restarts, in pauses and in debug mode does not count.
+	// RunSeconds is the time in seconds for which all replicas that the job waits for have run at the same time. Time
+	// in queues, between restarts, in pauses and in debug mode does not count, nor does the current run, which began at
+	// the lastTransitionTime of the condition Running.
 	// +optional
 	RunSeconds int64 `json:"runSeconds,omitempty"`
-	// CompletionTime is when the job finished.
+	// CompletionTime is when the job finished; unset until then.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status describes.

@@ -4,10 +4,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TensorFlowTrainingJob trains with TensorFlow: its replicas find each other by the variable TF_CONFIG.
+// TensorFlowTrainingJob trains with TensorFlow. The operator sets the environment variable TF_CONFIG, by which the
+// replicas find each other.
 //
-// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
-// switches, the fields of runPolicy except restartScope, and the priority can change.
+// The name of a pod is JOB-ROLE-RANK. It must be a DNS label: at most 63 characters and no dot. On a live job, only the
+// enabled switches of runMode, the fields of runPolicy except restartScope, and scheduler.t9kScheduler.priority can
+// change.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -49,7 +51,9 @@ type TensorFlowTrainingJobList struct {
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.exists(s, s.type in ['chief', 'worker'] && s.replicas > 0)",optionalOldSelf=true,fieldPath=".replicaSpecs",message="a job of TensorFlow has a chief or workers, whose first one decides its end: add a role chief or worker"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, s.template.spec.containers.exists(c, c.name == 'tensorflow'))",optionalOldSelf=true,fieldPath=".replicaSpecs",message="in each role one container is the main one: name it \"tensorflow\""
 type TensorFlowTrainingJobSpec struct {
-	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one).
+	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one
+	// replica). The job needs a chief or workers. In each role, the main container must be named tensorflow. Roles
+	// cannot be added, removed or reordered on a live job.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MinItems=1

@@ -8,20 +8,20 @@ import (
 
 // TrainingReplicaSpec describes the replicas of one role of a training job.
 type TrainingReplicaSpec struct {
-	// Type is the role: a lower-case DNS label, unique in the job.
+	// Type is the name of the role: a lower-case DNS label, unique in the job.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Type string `json:"type"`
-	// Replicas is the number of replicas. Defaults to 1. An elastic job shares its replicas among the roles by
-	// scalingWeight and ignores this field.
+	// Replicas is the number of replicas of the role. Defaults to 1. An elastic job ignores this field, because it
+	// divides its replicas among the roles by scalingWeight. It cannot change on a live job.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (also after success), Never, or
-	// ExitCode, which restarts after the exit codes 130, 137, 138 and 143, because these mean a signal from outside.
-	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
-	// too.
+	// ExitCode. ExitCode restarts after the exit codes 130 (SIGINT), 137 (SIGKILL), 138 (SIGUSR1) and 143 (SIGTERM).
+	// runPolicy.backoffLimit limits the restarts, and runPolicy.restartScope says whether the other replicas restart
+	// too. It cannot change on a live job.
 	// +optional
 	RestartPolicy TrainingRestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
@@ -29,7 +29,7 @@ type TrainingReplicaSpec struct {
 	Template corev1.PodTemplateSpec `json:"template"`
 }
 
-// TrainingRestartPolicy is a restart policy of training jobs.
+// TrainingRestartPolicy says after which ends a replica of a training job restarts.
 //
 // +kubebuilder:validation:Enum=Always;OnFailure;Never;ExitCode
 type TrainingRestartPolicy string
@@ -37,7 +37,7 @@ type TrainingRestartPolicy string
 const (
 	// TrainingRestartAlways restarts a replica whenever it ends.
 	TrainingRestartAlways TrainingRestartPolicy = "Always"
-	// TrainingRestartOnFailure restarts a replica when it fails.
+	// TrainingRestartOnFailure restarts a replica when it fails. It is the default.
 	TrainingRestartOnFailure TrainingRestartPolicy = "OnFailure"
 	// TrainingRestartNever never restarts a replica.
 	TrainingRestartNever TrainingRestartPolicy = "Never"
@@ -45,47 +45,53 @@ const (
 	TrainingRestartExitCode TrainingRestartPolicy = "ExitCode"
 )
 
-// RunPolicy bounds a training job and says what happens after its end. All fields except restartScope may change on a
-// live job.
+// RunPolicy limits the time and the restarts of a training job, and says what happens after its end. All fields except
+// restartScope may change on a live job.
 type RunPolicy struct {
-	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime.
-	// Its running pods are stopped, whatever cleanUpPolicy says. Unset: never.
+	// ActiveDeadlineSeconds is the longest time in seconds for which the job may be active, counted from
+	// status.startTime. The job then fails, and its running pods are deleted, whatever cleanUpPolicy says. Unset: no
+	// deadline.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a replica
-	// that fails before all run again costs no further one. Defaults to 3.
+	// BackoffLimit is the largest number of retries. A failure that needs one more retry fails the job. Replicas that
+	// fail together cost one retry: if further replicas fail before all run again, they cost nothing, unless a replica
+	// fails for a second time. Defaults to 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// RestartScope says which replicas restart when one fails. Replica (the default): only that one. Job: all that have
-	// not ended for good, except those of roles whose restartPolicy is Never. Use Job for replicas that form one
-	// process group, which a single replica cannot rejoin. It cannot change on a live job.
+	// RestartScope says which replicas restart when one fails. Replica (the default): only this replica. Job: all
+	// replicas, except replicas that have ended for good and replicas of roles with the restartPolicy Never. Use Job if
+	// the replicas form a process group that a single replica cannot join again. It cannot change on a live job.
 	// +optional
 	RestartScope RestartScope `json:"restartScope,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
-	// are pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (the pods
+	// that have not ended) or All.
 	// +optional
 	CleanUpPolicy CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
-	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
+	// TTLSecondsAfterFinished is the time in seconds from the end of the job to its deletion, with its pods. Unset: the
+	// job is never deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// TrainingSpec holds what training jobs of all kinds have in common, apart from their roles.
+// TrainingSpec holds the fields that training jobs of all kinds have in common, except for the roles.
 type TrainingSpec struct {
-	// RunMode chooses between running at once (the default), debugging and pausing.
+	// RunMode pauses the job or runs it in debug mode. Unset: neither.
 	// +optional
 	RunMode *RunMode `json:"runMode,omitempty"`
-	// RunPolicy bounds the job and says what happens after its end.
+	// RunPolicy limits the time and the restarts of the job, and says what happens after its end. Unset: the defaults
+	// of its fields.
 	// +optional
 	RunPolicy *RunPolicy `json:"runPolicy,omitempty"`
-	// TensorBoardSpec asks for a TensorBoard with the job's name. It shows what the job logs and is deleted with the
-	// job. It cannot change on a live job.
+	// TensorBoardSpec makes the operator create a TensorBoard with the job's name, which shows the logs that the spec
+	// selects. The TensorBoard is deleted with the job. Unset: the job has no TensorBoard. It cannot change on a live
+	// job.
 	// +optional
 	TensorBoardSpec *tensorboard.TensorBoardSpec `json:"tensorboardSpec,omitempty"`
-	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// Scheduler chooses the scheduler of the pods. Unset: the schedulerName of the template or, if that is unset too,
+	// the cluster's default scheduler.
 	// +optional
 	Scheduler *SchedulePolicy `json:"scheduler,omitempty"`
 }
@@ -93,29 +99,30 @@ type TrainingSpec struct {
 // TrainingStatus is the observed state of a training job.
 type TrainingStatus struct {
 	JobStatus `json:",inline"`
-	// TensorBoard is the state of the job's TensorBoard. It has no influence on the training.
+	// TensorBoard is the state of the job's TensorBoard; unset if the job has none. It does not affect the training.
 	// +optional
 	TensorBoard *DependentStatus `json:"tensorboard,omitempty"`
 }
 
-// DependentStatus is the state of an object that a job asks for and does not depend on.
+// DependentStatus is the state of an object that the operator creates for a job and on which the job does not depend.
 type DependentStatus struct {
-	// Dependent is the object; unset while there is none.
+	// Dependent identifies the object; unset while there is none.
 	// +optional
 	Dependent *corev1.ObjectReference `json:"dependent,omitempty"`
-	// Ready is true while the object serves.
+	// Ready is true while the object is ready. A TensorBoard is ready while it answers requests.
 	Ready bool `json:"ready"`
-	// Type is Normal, or Warning if a problem keeps the object from serving.
+	// Type is Normal, or Warning if a problem keeps the object from being ready.
 	// +kubebuilder:validation:Enum=Normal;Warning
 	Type string `json:"type"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the object's state, as a CamelCase word for programs. For a TensorBoard, it is one of the
+	// reasons of the condition Ready.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
-	// Note is a sentence for people.
+	// Note is a message for people about the object's state.
 	// +optional
 	Note string `json:"note,omitempty"`
-	// Action is what the controller does about it, as a CamelCase word.
+	// Action says what the operator does about the object: None, Wait or Retry.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Action string `json:"action,omitempty"`

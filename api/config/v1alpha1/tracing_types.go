@@ -1,12 +1,13 @@
 package v1alpha1
 
-// Tracing configures where traces are sent, as in Kubernetes' own configuration files.
+// Tracing configures where a program sends traces. Its fields have the names that they have in the configuration files
+// of Kubernetes.
 type Tracing struct {
-	// Endpoint is the address of the collector as HOST:PORT. The collector receives OTLP over gRPC without TLS, so it
-	// should run on the node, or in a network that you trust.
+	// Endpoint is the address of the collector as HOST:PORT. The program sends OTLP over gRPC without TLS, so the
+	// collector should run on the same node or in a network that you trust.
 	Endpoint string `json:"endpoint"`
 	// SamplingRatePerMillion is the number of jobs per million that are traced. The operator and the scheduler trace
-	// the same jobs.
+	// the same jobs if both have the same rate.
 	// +optional
 	// +default=1000000
 	// +kubebuilder:validation:Minimum=0

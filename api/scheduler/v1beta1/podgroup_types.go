@@ -20,7 +20,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// SchedulerName is the schedulerName of pods that the t9k-scheduler places.
+// SchedulerName is the schedulerName of pods that the t9k-scheduler schedules.
 const SchedulerName = "t9k-scheduler"
 
 // Labels by which the t9k-scheduler assigns a pod to a group and a queue. They cannot change on a live pod.
@@ -37,19 +37,21 @@ const (
 // user's groups, as a JSON list. Admission sets it and overwrites other values.
 const AnnotationRequestedBy = "scheduler.tensorstack.dev/requested-by"
 
-// TopologyPolicy says how a group is spread over topology domains.
+// TopologyPolicy says how the pods of a group may be spread over topology domains: sets of nodes with the same value of
+// the label that topologyLabel in the scheduler's configuration names.
 //
 // +kubebuilder:validation:Enum=BestEffort;Required
 type TopologyPolicy string
 
 const (
-	// TopologyBestEffort packs the group into as few domains as possible.
+	// TopologyBestEffort places the group in few domains if it can, and spreads it otherwise.
 	TopologyBestEffort TopologyPolicy = "BestEffort"
-	// TopologyRequired never spreads the group over more than one domain.
+	// TopologyRequired places all pods of the group in one domain. The group waits until its minimum fits into one.
 	TopologyRequired TopologyPolicy = "Required"
 )
 
-// PodGroup is a set of pods that the t9k-scheduler starts all together or not at all.
+// PodGroup makes the t9k-scheduler start the pods of a group all together or not at all. A pod belongs to the group
+// that its label scheduler.tensorstack.dev/group-name names.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -87,28 +89,31 @@ type PodGroupList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.roles) || self.roles.map(r, r.minMember).sum() <= self.minMember",message="the minimums of the roles add up to more than minMember: raise minMember to their sum, or lower them"
 type PodGroupSpec struct {
-	// MinMember is the number of pods that must fit together before any of them is bound.
+	// MinMember is the number of pods that must fit at the same time. The scheduler binds none of them before that.
 	// +kubebuilder:validation:Minimum=1
 	MinMember int32 `json:"minMember"`
-	// Roles gives minimums by role.
+	// Roles lists minimums for roles. A pod has the role that its label scheduler.tensorstack.dev/role names. The sum
+	// of the minimums must not be more than minMember. Unset: any minMember pods are enough.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Roles []PodGroupRole `json:"roles,omitempty"`
-	// Queue is the name of the queue. Defaults to "default".
+	// Queue is the name of the queue in which the group waits. Defaults to "default".
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="no queue has such a name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
 	Queue string `json:"queue,omitempty"`
-	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0.
+	// Priority is the priority of the group within its queue, from 0 to 100. The scheduler tries groups with a higher
+	// priority first. Defaults to 0. The queue may allow a smaller range (groupPriority).
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Priority int32 `json:"priority,omitempty"`
-	// TopologyPolicy says how the group is spread over topology domains. Unset: no preference.
+	// TopologyPolicy says how the pods of the group may be spread over topology domains, as set by topologyLabel in the
+	// scheduler's configuration. BestEffort: in few domains if possible. Required: in one domain. Unset: no preference.
 	// +optional
 	TopologyPolicy TopologyPolicy `json:"topologyPolicy,omitempty"`
 }
@@ -119,7 +124,7 @@ type PodGroupRole struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// MinMember is the number of pods of this role that must fit together.
+	// MinMember is the number of pods of this role that must fit at the same time.
 	// +kubebuilder:validation:Minimum=0
 	MinMember int32 `json:"minMember"`
 }
@@ -128,9 +133,10 @@ type PodGroupRole struct {
 type PodGroupConditionType string
 
 const (
-	// SufficientGroupMember is True once enough pods of the group exist.
+	// SufficientGroupMember is True while at least minMember pods of the group exist and are not being deleted. The
+	// operator sets it.
 	SufficientGroupMember PodGroupConditionType = "SufficientGroupMember"
-	// GroupScheduled is True once the group's minimum is bound.
+	// GroupScheduled is True once the group's minimum is bound to nodes. The scheduler sets it.
 	GroupScheduled PodGroupConditionType = "GroupScheduled"
 )
 
@@ -138,13 +144,13 @@ const (
 const (
 	// ReasonScheduled: the minimum is bound.
 	ReasonScheduled = "Scheduled"
-	// ReasonEnoughMembers: as many pods as the minimum asks for exist or have finished.
+	// ReasonEnoughMembers: at least minMember pods exist. Finished pods count.
 	ReasonEnoughMembers = "EnoughMembers"
-	// ReasonNotEnoughMembers: fewer pods exist than the minimum asks for.
+	// ReasonNotEnoughMembers: fewer pods exist than minMember or the minimum of a role.
 	ReasonNotEnoughMembers = "NotEnoughMembers"
 	// ReasonQueueNotFound: the queue does not exist.
 	ReasonQueueNotFound = "QueueNotFound"
-	// ReasonQueueClosed: the queue is closed, so that no new group starts.
+	// ReasonQueueClosed: the queue is closed, so no new group starts in it.
 	ReasonQueueClosed = "QueueClosed"
 	// ReasonNotAdmitted: the queue is not open to the group's namespace, and the user who requested the group has no
 	// right to use the queue.
@@ -157,15 +163,15 @@ const (
 	ReasonShapeUnknown = "ResourceShapeUnknown"
 	// ReasonNoRoom: the nodes have no room for the group's minimum.
 	ReasonNoRoom = "NoRoom"
-	// ReasonImpossible: the group could not start even if nothing else ran: it needs more than the whole quota of its
-	// queue, or than its nodes have. It starts once the quota or the nodes change.
+	// ReasonImpossible: the group could not start even if nothing else ran, because it needs more than the whole quota
+	// of its queue or more than the nodes have. The scheduler tries it again when the queue or a node changes.
 	ReasonImpossible = "Impossible"
 	// ReasonPreempting: pods of other queues are being evicted for the group.
 	ReasonPreempting = "Preempting"
-	// ReasonReserved: the group has waited for a long time. The scheduler reserves nodes for it, and it starts when
-	// their pods have ended.
+	// ReasonReserved: the group has waited for a long time. The scheduler has reserved room on nodes for it, and the
+	// group starts when the pods that use this room have ended.
 	ReasonReserved = "Reserved"
-	// ReasonBindingFailed: the scheduler could not bind the pods to the nodes that it had chosen. It tries again.
+	// ReasonBindingFailed: the scheduler could not bind the pods to the nodes that it had chosen. It will try again.
 	ReasonBindingFailed = "BindingFailed"
 )
 
@@ -178,14 +184,14 @@ type PodGroupCondition struct {
 	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// TransitionID identifies the observation that set the condition. It changes whenever status, reason or message
-	// change.
+	// TransitionID is a unique ID of the latest change of the condition. It changes whenever the status, the reason or
+	// the message changes.
 	// +optional
 	TransitionID string `json:"transitionID,omitempty"`
 }
@@ -197,10 +203,11 @@ type PodGroupStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []PodGroupCondition `json:"conditions,omitempty"`
-	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
+	// Allocated is the sum, by resource, of the requests of the group's pods that are bound to a node and have not
+	// finished.
 	// +optional
 	Allocated corev1.ResourceList `json:"allocated,omitempty"`
-	// Pending is the number of pods in phase Pending.
+	// Pending is the number of the group's pods in phase Pending.
 	// +optional
 	Pending int32 `json:"pending,omitempty"`
 	// Running is the number of pods in phase Running.

@@ -5,24 +5,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultQueue is the queue of pods and groups that do not name a queue.
+// DefaultQueue is the queue of pods and PodGroups that do not name a queue. Every installation has it.
 const DefaultQueue = "default"
 
-// Labels of namespaces.
+// Labels that administrators set on namespaces.
 const (
-	// LabelDefaultQueue is the queue of those jobs and TensorBoards of the namespace that do not name a queue.
+	// LabelDefaultQueue names the queue that admission sets in jobs and TensorBoards of the namespace that name no
+	// queue. It needs Kubernetes 1.36 or later.
 	LabelDefaultQueue = "scheduler.tensorstack.dev/default-queue"
-	// LabelRequireQueue, with the value "true", makes admission refuse jobs and TensorBoards that do not name a queue.
+	// LabelRequireQueue, with the value "true", makes admission refuse jobs and TensorBoards that name no queue.
 	LabelRequireQueue = "scheduler.tensorstack.dev/require-queue"
 )
 
-// The ConfigMap whose keys queues name in resourceShapeProfile.
+// The namespace and the name of the ConfigMap with the profiles that queues name in resourceShapeProfile.
 const (
 	ResourceShapesNamespace = "t9k-system"
 	ResourceShapes          = "resource-shapes"
 )
 
-// Queue limits what its pods request together, determines who may create pods in it, and orders the groups that wait.
+// Queue is a queue of the t9k-scheduler. It limits the sum of the requests of its pods, determines who may create pods
+// in it, and orders the groups that wait in it.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -59,55 +61,57 @@ type QueueList struct {
 
 // QueueSpec says which resources a queue may use, and who may use the queue.
 type QueueSpec struct {
-	// Quota limits what the pods of the queue use together.
+	// Quota limits the sum of the requests of the queue's pods. Unset: no limit.
 	// +optional
 	Quota QueueQuota `json:"quota,omitzero"`
-	// Priority orders the queues, 0 to 100, the highest first. Defaults to 0.
+	// Priority is the priority of the queue, from 0 to 100. Groups of queues with a higher priority are scheduled
+	// first, and may evict pods of preemptible queues with a lower priority. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Priority int32 `json:"priority,omitempty"`
-	// GroupPriority bounds the priority that groups of the queue may have. Unset: 0 to 100.
+	// GroupPriority is the range of priorities that groups of the queue may have. Unset: 0 to 100.
 	// +optional
 	GroupPriority *PriorityRange `json:"groupPriority,omitempty"`
-	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
+	// Preemptible says whether groups of queues with a higher priority may evict pods of this queue. Defaults to true.
 	// +optional
 	Preemptible *bool `json:"preemptible,omitempty"`
-	// Closed keeps new groups from starting. Running pods continue.
+	// Closed keeps new groups from starting, and makes admission refuse new jobs and TensorBoards in the queue. Running
+	// groups continue, and their pods are replaced. Defaults to false.
 	// +optional
 	Closed bool `json:"closed,omitempty"`
-	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. The operator
-	// deletes older pods. Unset or 0: no limit.
+	// MaxDuration is the largest age of an unfinished pod of the queue, such as 1w2d or 90m, in the units y (365 days),
+	// w, d, h, m, s and ms. The operator deletes older pods, and their jobs fail. Unset, empty or 0: no limit.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="write it like 1w2d or 90m: numbers with the units y, w, d, h, m, s and ms, in this order and each at most once"
 	MaxDuration string `json:"maxDuration,omitempty"`
-	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as
-	// YAML, the largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is
-	// missing or its value cannot be read, nothing new starts in the queue.
+	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value of the key
+	// lists, as YAML, the largest requests that a pod of the queue may have, by resource. Unset: no limit. While the
+	// key is missing or its value is invalid, nothing new starts in the queue.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]*$`
 	ResourceShapeProfile string `json:"resourceShapeProfile,omitempty"`
-	// NodeSelector chooses the nodes that pods of the queue may use, by labels. Unset: all nodes.
+	// NodeSelector selects the nodes that pods of the queue may use, by labels. Unset: all nodes.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator of matchExpressions is one of In, NotIn, Exists and DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="the operators In and NotIn need values, and the others take none"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC
-	// verb "use" on the queue may use it from any namespace.
+	// NamespaceSelector selects the namespaces in which everybody may use the queue, by labels. Unset: none. {}: all.
+	// Users with the RBAC verb "use" on the queue may use it in any namespace.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="an operator of matchExpressions is one of In, NotIn, Exists and DoesNotExist"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="the operators In and NotIn need values, and the others take none"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
-// PriorityRange is a range of priorities.
+// PriorityRange is a range of priorities, both ends included.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.min) ? self.min : 0) <= (has(self.max) ? self.max : 100)",message="min is more than max: swap them"
 type PriorityRange struct {
-	// Min is the lowest priority. Defaults to 0. If it is above 0, groups must name a priority.
+	// Min is the lowest priority. Defaults to 0. If it is above 0, jobs and PodGroups must set a priority.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -119,9 +123,10 @@ type PriorityRange struct {
 	Max *int32 `json:"max,omitempty"`
 }
 
-// QueueQuota limits what the pods of a queue request together.
+// QueueQuota limits the sum of the requests of a queue's pods.
 type QueueQuota struct {
-	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
+	// Requests limits the sum of the pods' requests, by resource: cpu, memory, ephemeral-storage, hugepages-SIZE, or a
+	// resource with its domain, such as nvidia.com/gpu. A resource that is not listed has no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="a quota is 0 or more: leave a resource out to have no limit"
 	// +kubebuilder:validation:XValidation:rule="self.all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/'))",messageExpression="'pods do not request %s: name cpu, memory, ephemeral-storage, hugepages-SIZE, or a resource with its domain, such as nvidia.com/gpu'.format([self.filter(r, !(r in ['cpu', 'memory', 'ephemeral-storage'] || r.startsWith('hugepages-') || r.contains('/')))])",message="no pod requests such a resource"
@@ -132,26 +137,27 @@ type QueueQuota struct {
 type QueueConditionType string
 
 const (
-	// QueueOpen is True while groups of the queue may start.
+	// QueueOpen is True if the queue is not closed.
 	QueueOpen QueueConditionType = "Open"
-	// QueueWithinQuota is True while the pods of the queue request no more than its quota. Queues without a quota do
-	// not have it.
+	// QueueWithinQuota is True while the pods of the queue request no more than its quota. A queue without a quota does
+	// not have this condition.
 	QueueWithinQuota QueueConditionType = "WithinQuota"
-	// QueueShapeKnown is True while the queue's resourceShapeProfile can be read. Queues without one do not have it.
+	// QueueShapeKnown is True while the queue's resourceShapeProfile exists and is valid. A queue without a profile
+	// does not have this condition.
 	QueueShapeKnown QueueConditionType = "ResourceShapeKnown"
 )
 
-// ReasonWithinQuota is the reason of the condition WithinQuota if it is True. The reason is ReasonQuotaExceeded if it
-// is False.
+// ReasonWithinQuota is the reason of the condition WithinQuota while it is True. While it is False, the reason is
+// ReasonQuotaExceeded.
 const ReasonWithinQuota = "WithinQuota"
 
 // Reasons of the condition ResourceShapeKnown.
 const (
 	// ReasonShapeFound: status.resourceShape has the limits.
 	ReasonShapeFound = "Found"
-	// ReasonShapeNotFound: there is no such ConfigMap, or the key is not in it.
+	// ReasonShapeNotFound: the ConfigMap does not exist or does not have the key.
 	ReasonShapeNotFound = "NotFound"
-	// ReasonShapeInvalid: the value cannot be read.
+	// ReasonShapeInvalid: the value of the key is invalid.
 	ReasonShapeInvalid = "Invalid"
 )
 
@@ -164,17 +170,18 @@ type QueueCondition struct {
 	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // QueueStatus is the observed state of a queue.
 type QueueStatus struct {
-	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
+	// Allocated is the sum, by resource, of the requests of the queue's pods that are bound to a node and have not
+	// finished. Pods of other schedulers that name the queue count too.
 	// +optional
 	Allocated corev1.ResourceList `json:"allocated,omitempty"`
 	// Conditions holds the latest observations of the queue's state.
@@ -182,23 +189,23 @@ type QueueStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []QueueCondition `json:"conditions,omitempty"`
-	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it cannot
-	// be read.
+	// ResourceShape holds the limits of the queue's resourceShapeProfile. It is unset if the queue has no profile, or
+	// if the profile is missing or invalid.
 	// +optional
 	ResourceShape *ResourceShape `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.
 	// +optional
 	PodGroups QueuePodGroups `json:"podGroups,omitzero"`
-	// Pods counts the pods of the queue by phase.
+	// Pods counts the pods of the queue by phase. Pods of other schedulers do not count.
 	// +optional
 	Pods QueuePods `json:"pods,omitzero"`
 }
 
-// ResourceShape bounds the size of the pods of a queue.
+// ResourceShape limits the requests of each pod of a queue.
 type ResourceShape struct {
-	// Profile is the resourceShapeProfile that was read.
+	// Profile is the resourceShapeProfile with these limits.
 	Profile string `json:"profile"`
-	// Requests are the largest requests that a pod may have, by resource. A resource that is not named has no limit.
+	// Requests are the largest requests that a pod may have, by resource. A resource that is not listed has no limit.
 	Requests corev1.ResourceList `json:"requests"`
 }
 

@@ -10,13 +10,13 @@ import (
 type Phase string
 
 const (
-	// Pending: the TensorBoard is starting, or waits for an object that it needs.
+	// Pending: the TensorBoard is starting, or waits for room on a node or for an object that it needs.
 	Pending Phase = "Pending"
-	// Running: it answers requests.
+	// Running: the TensorBoard answers requests.
 	Running Phase = "Running"
-	// Suspended: spec.suspend is set, and nothing runs.
+	// Suspended: spec.suspend is true, and no pod runs.
 	Suspended Phase = "Suspended"
-	// Failed: it cannot run; the condition Ready says why.
+	// Failed: the TensorBoard cannot run. The condition Ready has the reason.
 	Failed Phase = "Failed"
 )
 
@@ -28,38 +28,39 @@ type ConditionType string
 const (
 	// Ready is True while the TensorBoard answers requests.
 	Ready ConditionType = "Ready"
-	// Idle is True when the TensorBoard has had no request for a while. It is Unknown if the pod does not report its
-	// requests.
+	// Idle is True when the TensorBoard has had no request for the time that the operator's setting
+	// tensorBoards.idleAfter sets. It is Unknown until the pod has reported its requests.
 	Idle ConditionType = "Idle"
 )
 
 // Reasons of conditions.
 const (
-	// ReasonRunning (Ready): it answers requests.
+	// ReasonRunning (Ready): the TensorBoard answers requests.
 	ReasonRunning = "Running"
-	// ReasonStarting (Ready): its pod is being started.
+	// ReasonStarting (Ready): the pod is starting.
 	ReasonStarting = "Starting"
-	// ReasonSuspended (Ready, Idle): spec.suspend is set.
+	// ReasonSuspended (Ready, Idle): spec.suspend is true.
 	ReasonSuspended = "Suspended"
-	// ReasonInvalidSpec (Ready): the spec cannot be carried out; the message says where and why.
+	// ReasonInvalidSpec (Ready): the operator cannot carry out the spec. The message names the field and the error.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonNameTaken (Ready): an object with a name that the TensorBoard needs belongs to another owner.
 	ReasonNameTaken = "NameTaken"
-	// ReasonCreateRefused (Ready): the API server refuses an object of the TensorBoard; the message is the API
+	// ReasonCreateRefused (Ready): the API server refuses an object of the TensorBoard. The message is the API
 	// server's.
 	ReasonCreateRefused = "CreateRefused"
-	// ReasonUnschedulable (Ready): the scheduler does not place the pod; the message is the scheduler's.
+	// ReasonUnschedulable (Ready): the scheduler has not placed the pod. The message is the scheduler's.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonNotStarted (Ready): a container cannot start; the message is the kubelet's.
+	// ReasonNotStarted (Ready): a container cannot start. The message is the kubelet's.
 	ReasonNotStarted = "ContainersNotStarted"
-	// ReasonFailing (Ready): a container ends again and again; the message says how.
+	// ReasonFailing (Ready): a container has ended, although it should run. The message has its exit code and its last
+	// output.
 	ReasonFailing = "ContainersFail"
 
-	// ReasonActive (Idle): it had a request recently.
+	// ReasonActive (Idle): the TensorBoard had a request, or was started, within the time tensorBoards.idleAfter.
 	ReasonActive = "Active"
-	// ReasonNoRequests (Idle): it had no request for a while.
+	// ReasonNoRequests (Idle): the TensorBoard has had no request for the time tensorBoards.idleAfter.
 	ReasonNoRequests = "NoRequests"
-	// ReasonNotRunning (Idle): it does not run.
+	// ReasonNotRunning (Idle): the TensorBoard has not run yet, or not since it was resumed.
 	ReasonNotRunning = "NotRunning"
 	// ReasonProbeFailed (Idle): the pod does not report the time of its last request.
 	ReasonProbeFailed = "ProbeFailed"
@@ -70,15 +71,17 @@ type TensorBoardStatus struct {
 	// Phase is Pending, Running, Suspended or Failed.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
-	// Pod is the pod that runs it; unset while there is none.
+	// Pod is the pod that runs the TensorBoard; unset while there is none.
 	// +optional
 	Pod *PodStatus `json:"pod,omitempty"`
-	// Conditions holds the latest observations.
+	// Conditions holds the latest observations of the TensorBoard's state: Ready and, unless the operator's setting
+	// tensorBoards.idleAfter is 0s, Idle.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []Condition `json:"conditions,omitempty"`
-	// URL is its address within the cluster. It stays the same when the TensorBoard is suspended and resumed.
+	// URL is the address of the TensorBoard within the cluster. It stays the same when the TensorBoard is suspended and
+	// resumed.
 	// +optional
 	URL string `json:"url,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status describes.
@@ -109,17 +112,17 @@ type Condition struct {
 	Type ConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
-	// LastProbeTime is when the operator last queried the pod. Only the condition Idle has it.
+	// LastProbeTime is when the pod last reported its requests to the operator. Only the condition Idle has it.
 	// +optional
 	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
 }

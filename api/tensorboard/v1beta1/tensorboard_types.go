@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TensorBoard is a TensorBoard server for the logs of training jobs. It runs as a Deployment and a Service named
-// NAME-tensorboard.
+// TensorBoard runs a TensorBoard server for the logs of training jobs. The operator creates a Deployment and a Service
+// named NAME-tensorboard for it.
 //
 // +kubebuilder:object:root=true
 // +genclient
@@ -39,12 +39,14 @@ type TensorBoardList struct {
 	Items           []TensorBoard `json:"items"`
 }
 
-// TensorBoardSpec says which logs a TensorBoard shows and how it runs. At least one source of logs is needed.
+// TensorBoardSpec says which logs a TensorBoard shows and how it runs. It needs at least one source of logs, in logDir
+// or in trainingLogFilesets.
 //
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.trainingLogFilesets) && size(self.trainingLogFilesets) > 0 || has(self.logDir) && (has(self.logDir.pvc) && size(self.logDir.pvc) > 0 || has(self.logDir.s3) || has(self.logDir.http))",optionalOldSelf=true,message="a TensorBoard shows logs: give it a source of logs in logDir"
 type TensorBoardSpec struct {
-	// TrainingLogFilesets lists sources of logs as URLs: t9k://pvc/NAME/SUBPATH and t9k://minio/SECRET/BUCKET/SUBPATH.
-	// Deprecated: use logDir.
+	// TrainingLogFilesets lists sources of logs in the older notation: t9k://pvc/NAME/SUBPATH for a directory of a
+	// PersistentVolumeClaim, and t9k://minio/SECRET/BUCKET/SUBPATH for a directory of an object store. Deprecated: use
+	// logDir.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -54,38 +56,43 @@ type TensorBoardSpec struct {
 	// LogDir lists sources of logs.
 	// +optional
 	LogDir *LogDir `json:"logDir,omitempty"`
-	// Image is the container image that holds the program tensorboard.
+	// Image is a container image that contains the program tensorboard.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
-	// Suspend stops the pod of the TensorBoard. Its other objects stay.
+	// Suspend deletes the pod of the TensorBoard and keeps its other objects. Defaults to false. Users set it to stop
+	// and resume the TensorBoard, and the operator sets it to true if the TensorBoard has been idle for too long.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
-	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// Scheduler chooses the scheduler of the pod. Unset: the cluster's default scheduler.
 	// +optional
 	Scheduler *SchedulePolicy `json:"scheduler,omitempty"`
-	// Resources of the TensorBoard's container.
+	// Resources are the requests and limits of the TensorBoard container. Unset: none.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. A value replaces all
-	// of these defaults; the containers still drop all capabilities and cannot gain privileges.
+	// SecurityContext is the security context of the pod. Unset: the pod complies with the Pod Security level
+	// restricted and runs as user and group 65532, unless the operator's setting tensorBoards.user changes this
+	// default. A value replaces the whole default. The containers then still drop all capabilities and cannot gain
+	// privileges.
 	// +optional
 	SecurityContext *corev1.PodSecurityContext `json:"securityContext,omitempty"`
-	// ImagePullSecrets lists Secrets of the same namespace with which the image is pulled.
+	// ImagePullSecrets lists Secrets of the same namespace with which images are pulled. Unset: those of the
+	// ServiceAccount.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// NodeSelector lists labels that the pod's node must have.
+	// NodeSelector lists labels that the pod's node must have. Unset: any node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// Tolerations lists the taints of nodes that the pod tolerates.
+	// Tolerations lists the taints of nodes that the pod tolerates. Unset: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// ServiceAccountName is the ServiceAccount that the pod runs as. Its token is not mounted. Unset: default.
+	// ServiceAccountName is the name of the ServiceAccount that the pod runs as. Its token is not mounted. Unset: the
+	// ServiceAccount default.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -93,15 +100,15 @@ type TensorBoardSpec struct {
 
 // LogDir lists sources of logs.
 type LogDir struct {
-	// PVC lists directories of PersistentVolumeClaims.
+	// PVC lists directories of PersistentVolumeClaims. The pod mounts the volumes read-only.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	PVC []PVCSource `json:"pvc,omitempty"`
-	// S3 lists places in an S3 object store.
+	// S3 lists directories of an S3 object store, which TensorBoard reads itself.
 	// +optional
 	S3 *S3Source `json:"s3,omitempty"`
-	// HTTP lists files to fetch.
+	// HTTP lists files to download once, before TensorBoard starts.
 	// +optional
 	HTTP *HTTPSource `json:"http,omitempty"`
 }
@@ -112,7 +119,7 @@ type PVCSource struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// SubPath lists directories of the volume. Unset: the whole volume.
+	// SubPath lists directories of the volume, as relative paths without "..". Unset: the whole volume.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -121,11 +128,12 @@ type PVCSource struct {
 	SubPath []string `json:"subPath,omitempty"`
 }
 
-// S3Source names places in an S3 object store.
+// S3Source names directories of an S3 object store.
 type S3Source struct {
-	// SecretRef names the Secret with the keys of the store.
+	// SecretRef names the Secret with the keys of the store: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and optional ones
+	// such as AWS_REGION and S3_ENDPOINT. A TensorBoard can use only one Secret.
 	SecretRef SecretRef `json:"secretRef"`
-	// URI lists places as s3://BUCKET/PATH.
+	// URI lists the directories as s3://BUCKET/PATH.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
@@ -142,9 +150,9 @@ type SecretRef struct {
 	Name string `json:"name"`
 }
 
-// HTTPSource names files to fetch.
+// HTTPSource names files to download over HTTP or HTTPS.
 type HTTPSource struct {
-	// URL lists the files' addresses.
+	// URL lists the addresses of the files. Files of one remote directory form one run.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
@@ -153,14 +161,14 @@ type HTTPSource struct {
 	URL []string `json:"url"`
 }
 
-// SchedulePolicy chooses the scheduler. Unset: the cluster's default scheduler.
+// SchedulePolicy chooses the scheduler of a TensorBoard's pod. Unset: the cluster's default scheduler.
 type SchedulePolicy struct {
-	// T9kScheduler hands the TensorBoard to the t9k-scheduler.
+	// T9kScheduler makes the t9k-scheduler schedule the pod.
 	// +optional
 	T9kScheduler *T9kScheduler `json:"t9kScheduler,omitempty"`
 }
 
-// T9kScheduler names the queue in which the t9k-scheduler schedules the TensorBoard.
+// T9kScheduler names the queue from which the t9k-scheduler schedules the pod of a TensorBoard.
 type T9kScheduler struct {
 	// Queue is the name of the queue.
 	// +kubebuilder:validation:MaxLength=63

@@ -1,5 +1,5 @@
-// Package guard protects metrics: it asks the API server who sends a request and whether this user may read the path.
-// Start reading at New.
+// Package guard restricts access to metrics. It asks the API server which user sends a request, and whether this user
+// may read the path. Start reading at New.
 package guard
 
 import (
@@ -21,7 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// These are the times for which the API server's answers to reviews are cached, and the timeout of a review.
+// Times for which the API server's answers to reviews are cached, and the timeout of one review.
 const (
 	authenticationTTL = time.Minute
 	allowedTTL        = 5 * time.Minute
@@ -29,9 +29,9 @@ const (
 	reviewTimeout     = 10 * time.Second
 )
 
-// New returns a filter that asks the API server who sends a request and whether this user may make it. The filter of
-// controller-runtime answers an invalid token with 500, which looks like a fault of the program. This one answers with
-// 401, as Kubernetes' own components do.
+// New returns a filter that passes on only requests of users whom the API server allows to make them. Unlike the filter
+// of controller-runtime, which answers an invalid token with 500, as if the program were at fault, it answers with 401,
+// as the components of Kubernetes do.
 func New(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -69,8 +69,8 @@ func guard(log logr.Logger, users authenticator.Request, rights authorizer.Autho
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sender, ok, err := users.AuthenticateRequest(r)
 		if err != nil || !ok {
-			// The authenticator returns the same error for an invalid token and for a failed review, so the error is
-			// logged.
+			// The authenticator returns the same error for an invalid token and for a failed review. The log shows
+			// which it was.
 			log.V(2).Info("A request has no valid user", "path", r.URL.Path, "error", err)
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return

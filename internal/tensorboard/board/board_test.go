@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// clock runs a TensorBoard through time: each observation starts from the status of the previous one.
+// clock observes a TensorBoard at successive times. Each observation starts from the status of the previous one.
 type clock struct {
 	t    *testing.T
 	now  time.Time

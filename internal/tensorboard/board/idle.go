@@ -13,8 +13,8 @@ import (
 type Activity struct {
 	// Requests is the number of requests since the proxy started.
 	Requests int64 `json:"requests"`
-	// QuietSeconds is the time since the end of the last request or, without one, since the proxy started. It is 0
-	// while a request is in progress.
+	// QuietSeconds is the time in seconds since the end of the last request or, if there was none, since the start of
+	// the proxy. It is 0 while a request is in progress.
 	QuietSeconds float64 `json:"quietSeconds"`
 }
 
@@ -22,7 +22,7 @@ type Activity struct {
 type Idleness struct {
 	// After is the time without a request after which a TensorBoard is idle. Zero disables idleness and suspension.
 	After time.Duration
-	// SuspendAfter is the time of idleness after which a TensorBoard is suspended. Zero means never.
+	// SuspendAfter is the time for which a TensorBoard must be idle before it is suspended. Zero means never.
 	SuspendAfter time.Duration
 }
 
@@ -61,12 +61,13 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	n.set(tb, c, seen.Now)
 }
 
-// isNew reports whether a TensorBoard has never run, or has not run since it was suspended.
+// isNew reports whether a TensorBoard has never run, or has not run since it was suspended. old is its last condition
+// Idle.
 func isNew(old *tensorboard.Condition) bool {
 	return old == nil || old.Reason == tensorboard.ReasonSuspended
 }
 
-// idleWhileSuspended sets the condition of a TensorBoard that is suspended.
+// idleWhileSuspended sets the condition Idle of a suspended TensorBoard.
 func idleWhileSuspended(old, c *tensorboard.Condition) {
 	c.Status, c.Reason = metav1.ConditionFalse, tensorboard.ReasonSuspended
 	switch {
@@ -78,7 +79,8 @@ func idleWhileSuspended(old, c *tensorboard.Condition) {
 	}
 }
 
-// idleWithoutActivity sets the condition when the pod's activity is unknown. The condition keeps its status.
+// idleWithoutActivity sets the condition Idle if the pod's activity is unknown. The condition keeps its status, unless
+// the TensorBoard is new: it is then Unknown.
 func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
 	if isNew(old) {
 		c.Status = metav1.ConditionUnknown
@@ -89,13 +91,14 @@ func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
 	}
 }
 
-// idleFromActivity sets the condition from the pod's activity.
+// idleFromActivity sets the condition Idle from the pod's activity, and decides when to probe again and whether to
+// suspend the TensorBoard.
 func (n *Next) idleFromActivity(old, c *tensorboard.Condition, seen Seen, o Idleness) {
 	quiet := time.Duration(seen.Activity.QuietSeconds * float64(time.Second))
 	was := old != nil && old.Status == metav1.ConditionTrue
 	now := metav1.NewTime(seen.Now)
 	c.LastProbeTime = &now
-	// A new pod has had no requests yet, which does not end the idleness of its TensorBoard.
+	// A new pod has had no requests yet. It does not make an idle TensorBoard active.
 	if quiet < o.After && (!was || seen.Activity.Requests > 0) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, tensorboard.ReasonActive, fmt.Sprintf("It has had a request, or was started, within %s.", o.After)
 		n.ProbeAfter = max(o.After-quiet, minWait)

@@ -18,8 +18,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Ports of the pod. port receives the requests: the activity proxy listens on it or, without a proxy, TensorBoard
-// itself.
+// Ports of the pod. port receives the requests: the proxy listens on it or, without a proxy, TensorBoard itself.
 const (
 	port = 6006
 	// hiddenPort is TensorBoard's port behind the proxy.
@@ -37,8 +36,8 @@ const (
 // annotationSpec is the annotation of a Deployment that holds the fingerprint of the spec from which it was created.
 const annotationSpec = "tensorstack.dev/tensorboard-spec"
 
-// keys are the environment variables that are read from the Secret of an object store. The first requiredKeys of them
-// must exist.
+// keys are the environment variables that the container gets from the Secret of an object store. The Secret must have
+// the first requiredKeys of them.
 var keys = []string{
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
 	"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT", "S3_USE_HTTPS", "S3_VERIFY_SSL",
@@ -46,14 +45,16 @@ var keys = []string{
 
 const requiredKeys = 2
 
-// Settings holds the settings of an installation that determine the pods of TensorBoards.
+// Settings holds the operator's settings that determine the pods of TensorBoards.
 type Settings struct {
-	// HelperImage and HelperCommand are the image and the command of the operator's own program.
+	// HelperImage is the image of the helper containers, and HelperCommand is the command that runs the operator's
+	// program in it.
 	HelperImage   string
 	HelperCommand []string
-	// Proxy adds a proxy in front of TensorBoard that records its requests.
+	// Proxy adds a proxy to the pod that receives the requests to TensorBoard and records when they come.
 	Proxy bool
-	// User is the default user and group of TensorBoards. Zero means the user of the image, without restrictions.
+	// User is the ID of the default user and group of TensorBoards. Zero means the user of the image, without
+	// restrictions.
 	User int64
 }
 
@@ -76,7 +77,7 @@ func URL(tb *tensorboard.TensorBoard) string {
 // Port returns the port of a TensorBoard's pod that receives the requests.
 func Port() int { return port }
 
-// Suspended reports whether the spec requires the TensorBoard to be stopped.
+// Suspended reports whether spec.suspend of a TensorBoard is true.
 func Suspended(tb *tensorboard.TensorBoard) bool { return tb.Spec.Suspend != nil && *tb.Spec.Suspend }
 
 func meta(tb *tensorboard.TensorBoard) metav1.ObjectMeta {
@@ -102,7 +103,8 @@ func Service(tb *tensorboard.TensorBoard) *corev1.Service {
 	}
 }
 
-// Deployment returns the Deployment of a TensorBoard that shows logs.
+// Deployment returns the Deployment of a TensorBoard that shows these logs. It has no replicas if the TensorBoard is
+// suspended.
 func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Deployment {
 	replicas, history, grace, no := int32(1), int32(1), int64(5), false
 	pod := corev1.PodSpec{
@@ -173,14 +175,14 @@ func runtimeDefault() *corev1.SeccompProfile {
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 }
 
-// unprivileged returns the container security context that the Pod Security Standard "restricted" requires.
+// unprivileged returns the security context that the Pod Security level restricted requires of a container.
 func unprivileged() *corev1.SecurityContext {
 	no := false
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
-// fingerprint returns a hash of a spec as this package computes it, so that defaults that the API server adds do not
-// matter.
+// fingerprint returns a hash of a spec that this package has computed. Differs compares fingerprints instead of specs,
+// because the API server adds defaults to a spec.
 func fingerprint(spec *appsv1.DeploymentSpec) string {
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -195,7 +197,7 @@ func Differs(live, want *appsv1.Deployment) bool {
 	return live.Annotations[annotationSpec] != want.Annotations[annotationSpec] || live.Spec.Replicas == nil || *live.Spec.Replicas != *want.Spec.Replicas
 }
 
-// Updated returns the live Deployment with the wanted spec. It keeps the selector, which is immutable.
+// Updated returns a copy of the live Deployment with the wanted spec. It keeps the live selector, which is immutable.
 func Updated(live, want *appsv1.Deployment) *appsv1.Deployment {
 	next := live.DeepCopy()
 	if next.Annotations == nil {
@@ -207,7 +209,7 @@ func Updated(live, want *appsv1.Deployment) *appsv1.Deployment {
 	return next
 }
 
-// Stopped returns the live Deployment with zero replicas.
+// Stopped returns a copy of the live Deployment with zero replicas.
 func Stopped(live *appsv1.Deployment) *appsv1.Deployment {
 	none := int32(0)
 	next := live.DeepCopy()
@@ -225,7 +227,7 @@ func mainContainer(tb *tensorboard.TensorBoard, logs *Logs, o Settings) corev1.C
 		Name: mainName, Image: tb.Spec.Image, Resources: tb.Spec.Resources,
 		Command: literal([]string{"tensorboard", logs.Option(), "--bind_all", fmt.Sprintf("--port=%d", own), "--path_prefix=" + Prefix(tb)}),
 		Ports:   []corev1.ContainerPort{{Name: "tensorboard", ContainerPort: int32(own)}},
-		// The probe bypasses the proxy, so that it does not count as a request.
+		// The probe goes to TensorBoard's own port and not to the proxy, so it does not count as a request.
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: Prefix(tb) + "/", Port: intstr.FromString("tensorboard")}},
 			PeriodSeconds: 2, TimeoutSeconds: 5,
@@ -257,7 +259,7 @@ const (
 	fetchedVolume = "fetched"
 )
 
-// claimVolume returns the name of the volume of the ith claim.
+// claimVolume returns the name of the volume of the claim with index i.
 func claimVolume(i int) string { return fmt.Sprintf("claim-%d", i) }
 
 // literal escapes a command so that the kubelet does not expand references in it.
@@ -269,7 +271,7 @@ func literal(command []string) []string {
 	return out
 }
 
-// proxy returns the container that forwards requests and records them.
+// proxy returns the container that forwards requests to TensorBoard and records when they come.
 func proxy(o Settings) corev1.Container {
 	c := helper("proxy", o, ProxyCommand, fmt.Sprintf("--listen=:%d", port),
 		fmt.Sprintf("--to=http://127.0.0.1:%d", hiddenPort), fmt.Sprintf("--activity=:%d", ActivityPort))
@@ -277,15 +279,15 @@ func proxy(o Settings) corev1.Container {
 	return c
 }
 
-// fetch returns the init container that downloads the files of the ith source.
+// fetch returns the init container that downloads the files of the download with index i.
 func fetch(i int, d *Download, o Settings) corev1.Container {
 	c := helper(fmt.Sprintf("fetch-%d", i), o, append([]string{FetchCommand, "--dir=" + d.Dir, "--"}, d.URLs...)...)
 	c.VolumeMounts = []corev1.VolumeMount{{Name: fetchedVolume, MountPath: fetchedDir}}
 	return c
 }
 
-// helper returns a container that runs the operator's own program. It sets limits, because a namespace with a quota may
-// require them.
+// helper returns a container that runs the operator's own program with args. It sets requests and limits, because the
+// quota of a namespace may require them.
 func helper(name string, o Settings, args ...string) corev1.Container {
 	security, yes := unprivileged(), true
 	security.ReadOnlyRootFilesystem, security.SeccompProfile = &yes, runtimeDefault()

@@ -23,23 +23,23 @@ const (
 type Source struct {
 	// Name is TensorBoard's name of the source. It is unique within a TensorBoard.
 	Name string
-	// Location is a directory of the container or an address s3://BUCKET/PATH.
+	// Location is a directory in the container or an address s3://BUCKET/PATH.
 	Location string
 }
 
 // Download is a list of files that are downloaded before TensorBoard starts.
 type Download struct {
-	// Dir is the directory of the container that receives the files.
+	// Dir is the directory in the container that receives the files.
 	Dir  string
 	URLs []string
 }
 
-// Logs are all logs that a TensorBoard shows.
+// Logs describes all logs that a TensorBoard shows.
 type Logs struct {
 	Sources []Source
-	// Claims are the PersistentVolumeClaims to mount, each at claimsDir/CLAIM.
+	// Claims are the names of the PersistentVolumeClaims to mount, each at claimsDir/CLAIM.
 	Claims []string
-	// Secret is the Secret with the keys of the object store; empty if no object store is read.
+	// Secret is the name of the Secret with the keys of the object store; empty if no object store is read.
 	Secret    string
 	Downloads []Download
 }
@@ -72,7 +72,7 @@ type conversion struct {
 	logs Logs
 }
 
-// logDir adds the PVCs, buckets and downloads of one logDir.
+// logDir adds the sources of a logDir.
 func (c *conversion) logDir(d *tensorboard.LogDir, at *field.Path) {
 	for _, p := range d.PVC {
 		for _, sub := range orRoot(p.SubPath) {
@@ -137,10 +137,11 @@ func (c *conversion) store(secret, bucket, dir string, at *field.Path) {
 	c.add(path.Join(bucket, dir), "s3://"+path.Join(bucket, dir))
 }
 
-// separators matches the characters that a source's name cannot contain in TensorBoard's list of sources.
+// separators matches sequences of characters that the name of a source in TensorBoard's list of sources must not
+// contain.
 var separators = regexp.MustCompile(`[^A-Za-z0-9._/-]+`)
 
-// add adds a source under a unique name.
+// add adds a source. It replaces separators in the name, and makes the name unique by a number.
 func (c *conversion) add(name, location string) {
 	name = separators.ReplaceAllString(name, "-")
 	free := func(n string) bool {
@@ -153,7 +154,8 @@ func (c *conversion) add(name, location string) {
 	c.logs.Sources = append(c.logs.Sources, Source{Name: unique, Location: location})
 }
 
-// separable adds an error for locations that contain a separator of TensorBoard's list, if there are several sources.
+// separable adds an error for each location with a comma if there are several sources, because TensorBoard's list
+// separates sources by commas.
 func (c *conversion) separable(at *field.Path) {
 	if len(c.logs.Sources) < 2 {
 		return

@@ -8,7 +8,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// TestFilesetsAreParsed verifies how filesets in a spec are interpreted.
+// TestFilesetsAreParsed verifies the sources and the option that Convert and Option make of a valid fileset.
 func TestFilesetsAreParsed(t *testing.T) {
 	for text, want := range map[string]Logs{
 		"t9k://pvc/codepack-example/codepack/log":                                         ofClaim("codepack-example", "codepack/log"),
@@ -38,7 +38,8 @@ func ofClaim(name, dir string) Logs {
 	return Logs{Sources: []Source{{name + "/" + dir, "/logs/" + name + "/" + dir}}, Claims: []string{name}}
 }
 
-// FuzzFilesets verifies that, for any filesets, sources have different names that TensorBoard's list can separate.
+// FuzzFilesets verifies, for any valid filesets, that the names of the sources differ, and that neither a name nor a
+// location contains a comma, which separates the sources in TensorBoard's list.
 func FuzzFilesets(f *testing.F) {
 	f.Add("t9k://pvc/a/b", "t9k://minio/s/b/p")
 	f.Add("t9k://pvc/a,b/c:d", "t9k://pvc//")

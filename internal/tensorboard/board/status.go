@@ -14,21 +14,21 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Refusal is the reason why the objects of a TensorBoard could not be created.
+// Refusal is the reason why the objects of a TensorBoard could not be created or updated.
 type Refusal struct {
 	// Reason is one of the reasons of the condition Ready.
 	Reason, Message string
 }
 
-// Seen is the observed state of a TensorBoard.
+// Seen is the observed state of a TensorBoard. Deployment and Pod are nil if there is none.
 type Seen struct {
 	Now time.Time
-	// Refusal is nil if all objects exist.
+	// Refusal is nil if no object was refused.
 	Refusal    *Refusal
 	Deployment *appsv1.Deployment
 	Pod        *corev1.Pod
-	// Activity is the pod's report about its requests. It is nil if the pod was not probed or, with ProbeError set, did
-	// not answer.
+	// Activity is the pod's report about its requests. It is nil if the pod was not probed or if the probe failed. In
+	// the latter case, ProbeError is the reason.
 	Activity   *Activity
 	ProbeError error
 }
@@ -36,13 +36,13 @@ type Seen struct {
 // Next is the result of Observe.
 type Next struct {
 	Status tensorboard.TensorBoardStatus
-	// Suspend is true if the TensorBoard has been idle for too long.
+	// Suspend is true if the TensorBoard must be suspended, because it has been idle for too long.
 	Suspend bool
 	// ProbeAfter is the time until the next probe of the pod. Zero means never.
 	ProbeAfter time.Duration
 }
 
-// Observe computes the status of a TensorBoard and the time at which it must be observed again.
+// Observe computes the next status of a TensorBoard, whether to suspend it, and when to probe its pod again.
 func Observe(tb *tensorboard.TensorBoard, seen Seen, idle Idleness) Next {
 	next := Next{Status: tensorboard.TensorBoardStatus{URL: URL(tb), ObservedGeneration: tb.Generation}}
 	if p := seen.Pod; p != nil && !Suspended(tb) {
@@ -55,7 +55,7 @@ func Observe(tb *tensorboard.TensorBoard, seen Seen, idle Idleness) Next {
 	return next
 }
 
-// condition returns the condition of a type, or nil.
+// condition returns the condition of a type; nil if there is none.
 func condition(s *tensorboard.TensorBoardStatus, t tensorboard.ConditionType) *tensorboard.Condition {
 	i := slices.IndexFunc(s.Conditions, func(c tensorboard.Condition) bool { return c.Type == t })
 	if i < 0 {
@@ -72,7 +72,7 @@ func ReadyCondition(tb *tensorboard.TensorBoard) tensorboard.Condition {
 	return tensorboard.Condition{}
 }
 
-// set adds a condition. It keeps the transition time if the status is unchanged.
+// set adds a condition to the status. The condition keeps its transition time if its status is unchanged.
 func (n *Next) set(tb *tensorboard.TensorBoard, c tensorboard.Condition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now)
 	if old := condition(&tb.Status, c.Type); old != nil && old.Status == c.Status {
@@ -81,15 +81,15 @@ func (n *Next) set(tb *tensorboard.TensorBoard, c tensorboard.Condition, now tim
 	n.Status.Conditions = append(n.Status.Conditions, c)
 }
 
-// Ready reports whether a pod is ready.
+// Ready reports whether a pod is ready and not being deleted. A nil pod is not ready.
 func Ready(pod *corev1.Pod) bool {
 	return pod != nil && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// Choose returns the pod that represents a TensorBoard: the newest ready pod, or else the newest pod. It returns nil if
-// there is none.
+// Choose returns the pod that represents a TensorBoard: the newest ready pod, or else the newest pod. It ignores pods
+// that are being deleted, and returns nil if there is no other.
 func Choose(pods []corev1.Pod) *corev1.Pod {
 	live := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if len(live) == 0 {
@@ -179,7 +179,7 @@ func containerProblem(c *corev1.ContainerStatus) (reason, message string) {
 	return "", ""
 }
 
-// shorten returns the end of a long text. Programs print their error last.
+// shorten returns a text, or only its last 500 bytes if it is longer. Programs print their error last.
 func shorten(s string) string {
 	const limit = 500
 	if len(s) <= limit {
@@ -188,7 +188,7 @@ func shorten(s string) string {
 	return "… " + strings.ToValidUTF8(s[len(s)-limit:], "")
 }
 
-// Wrong reports whether a condition Ready describes a problem: any reason except running, starting or suspended.
+// Wrong reports whether a condition Ready describes a problem: its reason is not Running, Starting or Suspended.
 func Wrong(c tensorboard.Condition) bool {
 	switch c.Reason {
 	case tensorboard.ReasonRunning, tensorboard.ReasonStarting, tensorboard.ReasonSuspended:

@@ -10,7 +10,7 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Validate returns the errors in a spec. path is the path of the spec.
+// Validate returns the errors in a spec. Errors name fields below path.
 func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
 	var f faults
 	if s.Image == "" {
@@ -86,7 +86,7 @@ func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
 	}
 }
 
-// fileset is a source of logs in the older notation.
+// fileset is a source of logs in the older notation, trainingLogFilesets.
 type fileset struct {
 	// claim is the PersistentVolumeClaim; empty for an object store.
 	claim string

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// idleTime is how long an address stays open without a request.
+	// idleTime is the time without a request after which an address is closed.
 	idleTime = time.Hour
-	// startTime is how long Open waits for a starting TensorBoard.
+	// startTime is the longest time for which Open waits for a starting TensorBoard.
 	startTime = 10 * time.Second
 )
 
-// ErrSuspended means that a TensorBoard must be resumed first.
+// ErrSuspended means that a TensorBoard is suspended and must be resumed first.
 var ErrSuspended = errors.New("it is suspended")
 
-// Boards holds the TensorBoards that a user of this machine has opened, each at one address. An address is closed after
-// an hour without a request, or by Close.
+// Boards holds the TensorBoards that a user of this machine has opened, each at its own local address. An address is
+// closed after an hour without a request, or by Close. Methods can be called concurrently.
 type Boards struct {
 	client *Client
 	idle   time.Duration
@@ -38,13 +38,13 @@ type Boards struct {
 	running sync.WaitGroup
 }
 
-// NewBoards returns a Boards without open TensorBoards.
+// NewBoards returns a Boards without open TensorBoards. The caller must call Close.
 func NewBoards(c *Client) *Boards {
 	return &Boards{client: c, idle: idleTime, ended: make(chan struct{}), open: map[types.UID]*Forward{}}
 }
 
-// Open returns a local address for the TensorBoard of a job. resume resumes a suspended TensorBoard. If the TensorBoard
-// does not answer, the error contains the reason.
+// Open returns a local address of a job's TensorBoard. If the TensorBoard is suspended, Open resumes it or, if resume
+// is false, returns ErrSuspended. If the TensorBoard does not answer within startTime, the error contains the reason.
 func (b *Boards) Open(ctx context.Context, j *observed.Job, resume bool) (string, error) {
 	tb, err := b.client.Of(ctx, j)
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *Boards) at(ctx context.Context, tb *tensorboard.TensorBoard) (string, e
 	return f.URL, nil
 }
 
-// keep closes an address when it is idle or Close is called.
+// keep closes an address when it has been idle for too long or when Close is called.
 func (b *Boards) keep(uid types.UID, f *Forward) {
 	defer f.Close()
 	for {
@@ -118,7 +118,7 @@ func (b *Boards) keep(uid types.UID, f *Forward) {
 	}
 }
 
-// forget removes an address if it is idle.
+// forget removes an address if it has been idle for too long, and reports whether it has.
 func (b *Boards) forget(uid types.UID, f *Forward) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *Boards) forget(uid types.UID, f *Forward) bool {
 	return true
 }
 
-// Close closes all addresses.
+// Close closes all addresses and waits until they are closed. Open then returns an error.
 func (b *Boards) Close() {
 	b.mu.Lock()
 	if !b.closed {

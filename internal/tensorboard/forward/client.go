@@ -1,6 +1,6 @@
-// Package forward makes TensorBoards available to a browser on this machine with the rights of a user: it finds the
-// TensorBoard of a job, resumes it, waits until it answers, and serves it at a local address. It makes no decisions
-// about TensorBoards. Start reading at Client and Boards.
+// Package forward makes TensorBoards available to a browser on this machine, with the rights of a user. It finds the
+// TensorBoard of a job, resumes it, waits until it answers, and serves it at a local address. Start reading at Client
+// and Boards.
 package forward
 
 import (
@@ -26,7 +26,7 @@ type Client struct {
 	Config  *rest.Config
 	Objects dynamic.Interface
 	Core    corev1client.CoreV1Interface
-	// Manager is the field manager of changes.
+	// Manager is the name of the field manager of changes.
 	Manager string
 }
 
@@ -48,7 +48,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string) (*tensorboard.
 	return tb, nil
 }
 
-// Of returns the TensorBoard of a job. If the job has none, the error contains the reason.
+// Of returns the TensorBoard of a job. If the job has none, it returns an error with the reason.
 func (c *Client) Of(ctx context.Context, j *observed.Job) (*tensorboard.TensorBoard, error) {
 	tb, err := c.Get(ctx, j.GetNamespace(), j.GetName())
 	switch {
@@ -69,7 +69,7 @@ func (c *Client) Of(ctx context.Context, j *observed.Job) (*tensorboard.TensorBo
 	return nil, fmt.Errorf("%s has no TensorBoard yet: is the operator running?", j.Ref())
 }
 
-// Resume resumes a suspended TensorBoard.
+// Resume resumes a suspended TensorBoard: it sets spec.suspend to false.
 func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error {
 	patch := []byte(`{"spec":{"suspend":false}}`)
 	if _, err := c.In(tb.Namespace).Patch(ctx, tb.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.Manager}); err != nil {
@@ -78,11 +78,12 @@ func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error 
 	return nil
 }
 
-// poll is the interval at which a starting TensorBoard is checked.
+// poll is the interval at which Await reads a TensorBoard.
 const poll = 300 * time.Millisecond
 
-// Await waits until a TensorBoard answers. It calls report with the condition Ready whenever the condition's message
-// changes. If report returns an error, Await returns it.
+// Await waits until a TensorBoard answers, and returns it. While it waits, it calls report with the condition Ready
+// whenever the condition's message changes. If report returns an error, Await returns this error. If ctx ends, it
+// returns the cause.
 func (c *Client) Await(ctx context.Context, namespace, name string, report func(tensorboard.Condition) error) (*tensorboard.TensorBoard, error) {
 	reported := ""
 	for {

@@ -22,7 +22,7 @@ import (
 // cookies under this name: the console uses 127.0.0.1.
 const Host = "localhost"
 
-// Forward serves a TensorBoard at a local address.
+// Forward serves a TensorBoard at a local address until Close is called.
 type Forward struct {
 	// URL is the local address.
 	URL string
@@ -33,13 +33,13 @@ type Forward struct {
 	serving sync.WaitGroup
 
 	mu sync.Mutex
-	// open is the number of requests in progress, and last is when the last request ended.
+	// open is the number of requests in progress, and last is when a request last began or ended.
 	open int
 	last time.Time
 }
 
-// Start serves a TensorBoard at a local port; 0 selects a free port. It fails if the user cannot currently reach the
-// TensorBoard. Close stops the server and the connections.
+// Start serves a TensorBoard at a local port; port 0 selects a free one. It fails if the user cannot reach the
+// TensorBoard now. The caller must call Close of the Forward.
 func (c *Client) Start(ctx context.Context, tb *tensorboard.TensorBoard, port int) (*Forward, error) {
 	f := &Forward{tunnel: &tunnel{client: c, namespace: tb.Namespace, name: tb.Name}, last: time.Now()}
 	if _, _, err := f.tunnel.connect(ctx); err != nil {
@@ -59,7 +59,8 @@ func (c *Client) Start(ctx context.Context, tb *tensorboard.TensorBoard, port in
 	return f, nil
 }
 
-// listen listens on a port of all loopback addresses of this machine, so that no other program can answer there.
+// listen listens on one port of both loopback addresses, 127.0.0.1 and ::1, so that no other program can answer at this
+// port of localhost. It returns the port.
 func listen(ctx context.Context, port int) ([]net.Listener, int, error) {
 	var config net.ListenConfig
 	for tries := 0; ; tries++ {
@@ -84,14 +85,15 @@ func listen(ctx context.Context, port int) ([]net.Listener, int, error) {
 	}
 }
 
-// Close stops serving the TensorBoard.
+// Close stops the server and closes the connections to the TensorBoard. It waits until the server has stopped.
 func (f *Forward) Close() {
 	_ = f.web.Close() // the error only reports that a listener was already closed
 	f.serving.Wait()
 	f.tunnel.close()
 }
 
-// Quiet returns the time since the last request; zero during a request.
+// Quiet returns the time since the end of the last request or, if there was none, since the start; zero during a
+// request.
 func (f *Forward) Quiet() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,9 +103,9 @@ func (f *Forward) Quiet() time.Duration {
 	return time.Since(f.last)
 }
 
-// ServeHTTP forwards the requests of the TensorBoard's own pages and of the user. It checks the host name, so that the
-// server cannot be reached under other names. It refuses service workers: a page's worker would remain in the browser
-// and serve the next TensorBoard at this port.
+// ServeHTTP forwards requests of the TensorBoard's own pages and of the user. It redirects requests for a loopback
+// address to Host and refuses all other host names. It also refuses service workers, because the worker of a page would
+// remain in the browser and serve the next TensorBoard at this port.
 func (f *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, port, err := net.SplitHostPort(r.Host)
 	switch {
@@ -127,8 +129,8 @@ func (f *Forward) count(n int) {
 	f.last = time.Now()
 }
 
-// proxy returns a proxy to the TensorBoard. It does not forward cookies, because the cookies of this host belong to
-// other programs on the machine.
+// proxy returns a proxy to the TensorBoard. It forwards cookies in neither direction, because the cookies of this host
+// belong to other programs on the machine.
 func (t *tunnel) proxy() *httputil.ReverseProxy {
 	to := &url.URL{Scheme: "http", Host: Host}
 	return &httputil.ReverseProxy{

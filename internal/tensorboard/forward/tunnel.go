@@ -22,15 +22,15 @@ import (
 )
 
 // tunnel connects to the port of a TensorBoard through the API server. All its connections are streams of one
-// connection to a pod. When that connection is lost or the pod has ended, the next stream connects to the current pod
-// of the TensorBoard.
+// connection to a pod. If that connection is lost, or the pod has ended, the next stream opens a connection to the
+// TensorBoard's current pod.
 type tunnel struct {
 	client          *Client
 	namespace, name string
 
 	mu sync.Mutex
-	// connection is nil if there is none. pod is the pod that it connects to. requests is the number of streams
-	// so far.
+	// connection is the connection to pod; nil if there is none. requests is the number of requests for a stream so
+	// far.
 	connection httpstream.Connection
 	pod        tensorboard.PodReference
 	requests   int
@@ -38,7 +38,7 @@ type tunnel struct {
 	reading    sync.WaitGroup
 }
 
-// dial opens a connection to the TensorBoard.
+// dial returns a new connection to the TensorBoard, which is a stream of the tunnel's connection to the pod.
 func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	pod, request, err := t.connect(ctx)
 	if err != nil {
@@ -75,7 +75,8 @@ func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	return s, nil
 }
 
-// connect returns a connection to the current pod, and the number of a new request on it.
+// connect returns the connection to the pod, and opens one to the current pod if there is none. It also returns the
+// number of a new request.
 func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +107,7 @@ func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error
 	return pod, t.requests, nil
 }
 
-// leave closes a connection to a pod that accepts no more streams.
+// leave closes a connection to a pod, unless another connection has replaced it.
 func (t *tunnel) leave(pod httpstream.Connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +117,7 @@ func (t *tunnel) leave(pod httpstream.Connection) {
 	}
 }
 
-// prefer closes the connection unless it connects to the current pod.
+// prefer closes the connection unless it leads to the pod present, which is the TensorBoard's current pod.
 func (t *tunnel) prefer(present tensorboard.PodReference) {
 	t.mu.Lock()
 	pod := t.connection
@@ -127,7 +128,8 @@ func (t *tunnel) prefer(present tensorboard.PodReference) {
 	}
 }
 
-// close closes all connections.
+// close closes the connection with all its streams, and waits until their goroutines have ended. connect and dial then
+// return net.ErrClosed.
 func (t *tunnel) close() {
 	t.mu.Lock()
 	t.closed = true
@@ -155,16 +157,16 @@ func (c *Client) dialer(namespace, pod string) (httpstream.Dialer, error) {
 	}), nil
 }
 
-// stream is a connection to a TensorBoard. It has no deadlines.
+// stream is a connection to a TensorBoard. It implements net.Conn, but ignores deadlines.
 type stream struct {
 	httpstream.Stream
 	faults httpstream.Stream
 	pod    httpstream.Connection
-	// fault receives the reason why the connection failed; nil if there is none.
+	// fault receives one value: the reason why the connection failed, or nil if the node has sent none.
 	fault chan error
 }
 
-// readFaults waits until the connection is closed, and reports whether the node has sent a reason for a failure.
+// readFaults waits until the stream of errors ends, and reports whether the node has sent a reason for a failure on it.
 func (s *stream) readFaults() bool {
 	text, err := io.ReadAll(s.faults)
 	if len(text) > 0 {
@@ -177,8 +179,7 @@ func (s *stream) readFaults() bool {
 	return len(text) > 0
 }
 
-// Read reads data of the TensorBoard. At the end of the stream, it returns the reason for a failure if the node has
-// sent one.
+// Read implements net.Conn. At the end of the stream, it returns the reason for a failure if the node has sent one.
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b)
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection in both directions.
+// Close implements net.Conn. It closes the stream in both directions.
 func (s *stream) Close() error {
 	s.pod.RemoveStreams(s.Stream, s.faults)
 	_ = s.faults.Reset()

@@ -33,8 +33,8 @@ func NewFetchCommand() *cobra.Command {
 	return cmd
 }
 
-// fetchAll downloads files one after the other. Each file name begins with the index in the list, so that files with
-// the same name do not collide and keep their order.
+// fetchAll downloads files into dir, one after the other. Each file name begins with the index of the address, so that
+// files with the same name do not collide and all files keep their order.
 func fetchAll(ctx context.Context, dir string, addresses []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the directory of the files: %w", err)
@@ -51,7 +51,7 @@ func fetchAll(ctx context.Context, dir string, addresses []string) error {
 	return nil
 }
 
-// fetch downloads an address to a file. The file appears only when it is complete.
+// fetch downloads the file at u. The file appears only when it is complete.
 func fetch(ctx context.Context, u *url.URL, file string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func fetch(ctx context.Context, u *url.URL, file string) error {
 	return os.Rename(part.Name(), file)
 }
 
-// fileName returns the last element of an address's path.
+// fileName returns the last element of the path of u; "_" if the path is empty.
 func fileName(u *url.URL) string {
 	name := path.Base(path.Clean("/" + u.Path))
 	if name == "/" {

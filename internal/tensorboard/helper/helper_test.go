@@ -135,7 +135,7 @@ func TestFetchKnowsCertificateAuthorities(t *testing.T) {
 }
 
 // TestFetchStoresFiles verifies that files with the same name are stored separately. If a file cannot be fetched, the
-// error must name it without its password, and no file may remain.
+// error names its address without the password, and no part of the file remains.
 func TestFetchStoresFiles(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/missing") {

@@ -1,6 +1,6 @@
 // Package helper contains the programs that run beside TensorBoard in its pod: a proxy that records requests, and a
-// step that downloads files before TensorBoard starts. It calls no API server. Start reading at NewProxyCommand and
-// NewFetchCommand.
+// step that downloads files before TensorBoard starts. They do not call the API server. Start reading at
+// NewProxyCommand and NewFetchCommand.
 package helper
 
 import (
@@ -19,10 +19,10 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// headerTimeout is how long a client may take to send the header of a request.
+// headerTimeout is the longest time that a client may take to send the header of a request.
 const headerTimeout = 30 * time.Second
 
-// stopTimeout is how long requests in progress may take when the proxy stops.
+// stopTimeout is the longest time for which the proxy waits for requests in progress when it stops.
 const stopTimeout = 3 * time.Second
 
 // traffic records when requests start and end.
@@ -38,7 +38,8 @@ type traffic struct {
 // newTraffic returns a record without requests.
 func newTraffic(now func() time.Time) *traffic { return &traffic{now: now, last: now()} }
 
-// watch records the requests to a handler. A request that becomes a stream lasts as long as the stream.
+// watch returns a handler that records requests and passes them to h. A request that becomes a stream lasts as long as
+// the stream.
 func (t *traffic) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.mu.Lock()
@@ -55,7 +56,7 @@ func (t *traffic) watch(h http.Handler) http.Handler {
 	})
 }
 
-// activity returns the number of requests, and for how long no request has been open.
+// activity returns the number of requests, and the time for which none has been in progress.
 func (t *traffic) activity() board.Activity {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +81,8 @@ func forward(to *url.URL) http.Handler {
 			r.SetXForwarded()
 			r.Out.Host = r.In.Host
 		},
-		// Each request has its own connection: on a reused connection, a server that writes header and body separately
-		// waits 40 ms for the acknowledgement of the header.
+		// Each request has its own connection. On a reused connection, a server that writes the header and the body
+		// separately waits 40 ms for the acknowledgement of the header.
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {

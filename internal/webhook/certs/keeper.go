@@ -28,10 +28,10 @@ import (
 const (
 	// DefaultLifetime is the default lifetime of a certificate.
 	DefaultLifetime = 90 * 24 * time.Hour
-	// checkEvery is the interval between checks of the Secret and the configurations. It is shorter if the
-	// certificate's lifetime requires it.
+	// checkEvery is the interval between checks of the Secret and the configurations. If a twentieth of the
+	// certificate's lifetime is shorter, that is the interval.
 	checkEvery = 30 * time.Second
-	// firstRetry is the delay after an error. It doubles with each further error up to checkEvery.
+	// firstRetry is the delay after an error. It doubles with each further error, up to the interval between checks.
 	firstRetry = 200 * time.Millisecond
 )
 
@@ -40,12 +40,13 @@ type Keeper struct {
 	// Client reads from the API server, not from a cache. It needs the rights to get and update the Secret, and to get
 	// and patch the configurations.
 	Client client.Client
-	// Secret names the Secret that holds the certificates and their keys. It must exist; it may be empty.
+	// Secret names the Secret that holds the certificates and their keys. The Secret must exist, and it may be empty.
 	Secret types.NamespacedName
 	// Configuration is the name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration. Their
-	// clientConfigs determine the hosts of the certificate. If neither exists, no certificate is needed.
+	// clientConfigs determine the host names of the certificate. If neither exists, the Keeper makes no certificate.
 	Configuration string
-	// Lifetime is the lifetime of a certificate. The Keeper renews it when a third is left. Zero means DefaultLifetime.
+	// Lifetime is the lifetime of a certificate. The Keeper renews a certificate when less than a third of its lifetime
+	// is left. Zero means DefaultLifetime.
 	Lifetime time.Duration
 
 	mu      sync.Mutex
@@ -54,10 +55,11 @@ type Keeper struct {
 	problem error
 }
 
-// NeedLeaderElection returns false: every replica serves the webhook.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because every replica serves the
+// webhook.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// GetCertificate implements the callback of tls.Config. It returns an error while there is no certificate.
+// GetCertificate implements the callback of tls.Config. It returns an error while there is no certificate to serve.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -67,7 +69,8 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return k.serving, nil
 }
 
-// Ready returns an error unless the webhook can be called or no configuration refers to it.
+// Ready implements healthz.Checker. It returns nil if there is a certificate to serve, or if no webhook configuration
+// exists; otherwise the reason why there is no certificate.
 func (k *Keeper) Ready(*http.Request) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,7 +84,8 @@ func (k *Keeper) Ready(*http.Request) error {
 	}
 }
 
-// Start manages the certificate until ctx ends. It never returns an error, because it logs errors and tries again.
+// Start implements manager.Runnable. It manages the certificate until ctx ends. It returns no error, because it logs
+// errors and tries again.
 func (k *Keeper) Start(ctx context.Context) error {
 	normal := min(checkEvery, k.lifetime()/20)
 	wait, retry := time.Duration(0), firstRetry
@@ -152,11 +156,11 @@ func (k *Keeper) check(ctx context.Context, now time.Time) (*tls.Certificate, er
 	return s.serving(hosts, now, k.lifetime()).serving, nil
 }
 
-// configuration is a webhook configuration and its client configs.
+// configuration is a webhook configuration of either kind.
 type configuration struct {
 	kind   string
 	object client.Object
-	// clients holds one entry for each webhook.
+	// clients holds the clientConfig of each webhook, in order.
 	clients []*admissionregistration.WebhookClientConfig
 }
 
@@ -191,14 +195,14 @@ func (k *Keeper) configurations(ctx context.Context) ([]configuration, error) {
 	return found, nil
 }
 
-// publish writes the trusted certificates into a configuration that lacks them. It changes nothing else.
+// publish writes bundle into each caBundle of a configuration that differs from it. It changes nothing else.
 func (k *Keeper) publish(ctx context.Context, c configuration, bundle []byte) error {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	// The indices below are valid only for this version.
+	// The test makes the patch fail if the configuration has changed, because the indices below may then be wrong.
 	patch := []operation{{"test", "/metadata/resourceVersion", c.object.GetResourceVersion()}}
 	for i := range c.clients {
 		if !bytes.Equal(c.clients[i].CABundle, bundle) {
@@ -226,7 +230,7 @@ func (k *Keeper) lifetime() time.Duration {
 	return k.Lifetime
 }
 
-// hostsOf returns the host names with which API servers call the webhook.
+// hostsOf returns the host names under which API servers call the webhook, sorted and without duplicates.
 func hostsOf(configurations []configuration) ([]string, error) {
 	var hosts []string
 	for _, c := range configurations {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// clockSkew is the longest time by which the clocks of the API servers may be behind.
+// clockSkew is how far the clocks of the API servers may be behind the clock of the operator.
 const clockSkew = time.Hour
 
 // pair is a self-signed certificate and its key. Clients trust the certificate itself, so there is no authority whose
@@ -26,7 +26,8 @@ type pair struct {
 	leaf            *x509.Certificate
 }
 
-// newPair creates a certificate for host names and addresses that is valid for lifetime from now on.
+// newPair creates a key and a certificate for host names and IP addresses. The certificate is valid until lifetime
+// after now.
 func newPair(hosts []string, now time.Time, lifetime time.Duration) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,8 +65,8 @@ func newPair(hosts []string, now time.Time, lifetime time.Duration) (*pair, erro
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// readPair parses a certificate and its key. It returns an error if they do not match or do not have the form that
-// newPair creates.
+// readPair parses a certificate and its key. It returns an error if one of them is missing or invalid, or if they do
+// not match.
 func readPair(certPEM, keyPEM []byte) (*pair, error) {
 	if len(certPEM) == 0 || len(keyPEM) == 0 {
 		return nil, errors.New("there is no certificate or no key")
@@ -77,7 +78,7 @@ func readPair(certPEM, keyPEM []byte) (*pair, error) {
 	return &pair{certPEM: certPEM, keyPEM: keyPEM, serving: &serving, leaf: serving.Leaf}, nil
 }
 
-// serves reports whether clients that call these hosts accept the certificate now.
+// serves reports whether the certificate is valid now for all these hosts. A nil pair serves none.
 func (p *pair) serves(hosts []string, now time.Time) bool {
 	if p == nil || now.Before(p.leaf.NotBefore) || !now.Before(p.leaf.NotAfter) {
 		return false

@@ -13,11 +13,11 @@ const (
 	previousKey  = "previous.key"
 )
 
-// store is the content of the Secret: the newest pair, and the previous one, which is served until all API servers
-// trust the newest.
+// store is the content of the Secret: the newest pair and the previous one, which is served until the API servers have
+// had time to trust the newest. Either may be nil.
 type store struct{ newest, previous *pair }
 
-// readStore parses the data of a Secret. Data that cannot be parsed counts as missing.
+// readStore parses the data of a Secret. A pair that cannot be parsed counts as missing.
 func readStore(data map[string][]byte) store {
 	var s store
 	if p, err := readPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil {
@@ -41,8 +41,8 @@ func (s store) data() map[string][]byte {
 	return data
 }
 
-// renew returns the store with a new pair if the newest has less than a third of its lifetime left or does not match
-// the hosts.
+// renew returns the store with a new pair if the newest one is missing, has less than a third of its lifetime left or
+// does not serve the hosts. Otherwise it returns the store unchanged.
 func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (next store, renewed bool, err error) {
 	if s.newest.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime/3)) {
 		return s, false, nil
@@ -58,8 +58,8 @@ func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (nex
 	return next, true, nil
 }
 
-// serving returns the pair to serve. A new pair is served after a tenth of its lifetime, when the API servers have read
-// it.
+// serving returns the pair to serve: the newest or, for the first tenth of its lifetime, the previous one if that still
+// serves the hosts. The API servers then have time to read the newest certificate before it is served.
 func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *pair {
 	if s.newest != nil && s.previous.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime*9/10)) {
 		return s.previous
@@ -67,8 +67,8 @@ func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *p
 	return s.newest
 }
 
-// bundle returns the certificates that the API servers must trust, as PEM. It depends only on the Secret, so that
-// replicas with different clocks agree.
+// bundle returns the certificates that the API servers must trust, as PEM. It depends only on the content of the
+// Secret, so that replicas with different clocks write the same bundle.
 func (s store) bundle() []byte {
 	var all [][]byte
 	for _, p := range []*pair{s.newest, s.previous} {

@@ -21,7 +21,7 @@ func renewed(t *testing.T, s store, hosts []string, now time.Time) (store, bool)
 	return readStore(next.data()), changed
 }
 
-// trusted reports whether an API server with the bundle of one store accepts the certificate of another store.
+// trusted reports whether an API server with the bundle of one store accepts the certificate that another store serves.
 func trusted(bundle, served store, now time.Time) bool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle.bundle())
@@ -29,8 +29,9 @@ func trusted(bundle, served store, now time.Time) bool {
 	return err == nil
 }
 
-// TestServedCertificateIsAlwaysTrusted verifies that for a year every client trusts the served certificate. The
-// operator checks once a minute; API servers and another replica read the Secret three minutes late.
+// TestServedCertificateIsAlwaysTrusted verifies, over several renewals, that every API server trusts the served
+// certificate. The operator checks the Secret once a minute. API servers and another replica read it three minutes
+// late.
 func TestServedCertificateIsAlwaysTrusted(t *testing.T) {
 	const late = 3
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

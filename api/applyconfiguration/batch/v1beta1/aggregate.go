@@ -7,20 +7,22 @@ package v1beta1
 //
 // Aggregate counts the replicas in each phase. The counts always add up to the number of replicas that the job wants.
 type AggregateApplyConfiguration struct {
-	// Creating counts replicas whose pod is being created or is not scheduled yet.
+	// Creating counts replicas whose pod is being created or is not bound to a node yet.
 	Creating *int32 `json:"creating,omitempty"`
-	// Pending counts replicas whose pod is bound and whose containers have not all started.
+	// Pending counts replicas whose pod is bound to a node and whose containers have not all started, and replicas of a
+	// paused or finished job that never had a pod.
 	Pending *int32 `json:"pending,omitempty"`
-	// Running counts replicas whose containers run.
+	// Running counts replicas whose containers have started and have not all ended.
 	Running *int32 `json:"running,omitempty"`
-	// Succeeded counts replicas whose containers all ended with exit code 0; in a training job, whose main container
-	// did.
+	// Succeeded counts replicas that have succeeded: all containers ended with exit code 0; in a training job, the main
+	// container did.
 	Succeeded *int32 `json:"succeeded,omitempty"`
-	// Failed counts replicas with a failed container; in a training job, with a failed main container.
+	// Failed counts replicas that have failed: a container failed; in a training job, the main container or an init
+	// container did.
 	Failed *int32 `json:"failed,omitempty"`
 	// Unknown counts replicas whose state cannot be obtained.
 	Unknown *int32 `json:"unknown,omitempty"`
-	// Deleted counts replicas whose pod was deleted before it finished.
+	// Deleted counts replicas whose pod was deleted or disrupted before it finished.
 	Deleted *int32 `json:"deleted,omitempty"`
 }
 

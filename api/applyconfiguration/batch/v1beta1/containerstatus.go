@@ -15,7 +15,7 @@ type ContainerStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// State is Waiting, Running or Terminated.
 	State *batchv1beta1.ContainerState `json:"state,omitempty"`
-	// ExitCode is set once the container has ended. 128+n means that signal n ended the container.
+	// ExitCode is the exit code; unset until the container has ended. 128+n means that signal n ended the container.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
 

@@ -5,13 +5,14 @@ package v1beta1
 // DebugModeApplyConfiguration represents a declarative configuration of the DebugMode type for use
 // with apply.
 //
-// DebugMode says whether and how a job starts in debug mode.
+// DebugMode says whether a job is in debug mode, and which command its pods then run.
 type DebugModeApplyConfiguration struct {
-	// Enabled switches debug mode on. It may change at any time.
+	// Enabled switches debug mode on. Defaults to false. A change on a live job replaces its pods.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
-	// ReplicaSpecs says how the replicas of a role start in debug mode.
+	// ReplicaSpecs lists settings for roles in debug mode, with at most one entry for each role. The pods of other
+	// roles run ["sleep", "inf"]. It cannot change on a live job.
 	ReplicaSpecs []ReplicaDebugSetApplyConfiguration `json:"replicaSpecs,omitempty"`
 }
 

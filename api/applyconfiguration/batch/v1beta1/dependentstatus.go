@@ -9,19 +9,20 @@ import (
 // DependentStatusApplyConfiguration represents a declarative configuration of the DependentStatus type for use
 // with apply.
 //
-// DependentStatus is the state of an object that a job asks for and does not depend on.
+// DependentStatus is the state of an object that the operator creates for a job and on which the job does not depend.
 type DependentStatusApplyConfiguration struct {
-	// Dependent is the object; unset while there is none.
+	// Dependent identifies the object; unset while there is none.
 	Dependent *v1.ObjectReference `json:"dependent,omitempty"`
-	// Ready is true while the object serves.
+	// Ready is true while the object is ready. A TensorBoard is ready while it answers requests.
 	Ready *bool `json:"ready,omitempty"`
-	// Type is Normal, or Warning if a problem keeps the object from serving.
+	// Type is Normal, or Warning if a problem keeps the object from being ready.
 	Type *string `json:"type,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the object's state, as a CamelCase word for programs. For a TensorBoard, it is one of the
+	// reasons of the condition Ready.
 	Reason *string `json:"reason,omitempty"`
-	// Note is a sentence for people.
+	// Note is a message for people about the object's state.
 	Note *string `json:"note,omitempty"`
-	// Action is what the controller does about it, as a CamelCase word.
+	// Action says what the operator does about the object: None, Wait or Retry.
 	Action *string `json:"action,omitempty"`
 }
 

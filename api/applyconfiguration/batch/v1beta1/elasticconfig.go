@@ -5,19 +5,21 @@ package v1beta1
 // ElasticConfigApplyConfiguration represents a declarative configuration of the ElasticConfig type for use
 // with apply.
 //
-// ElasticConfig lets the number of replicas change while the job runs. It has no effect without torchrun, or if it is
-// not enabled.
+// ElasticConfig sets the bounds and the current number of replicas of an elastic job. It has no effect unless it and
+// torchrun are enabled.
 type ElasticConfigApplyConfiguration struct {
-	// Enabled switches elastic training on.
+	// Enabled switches elastic training on. Defaults to false. It cannot change on a live job.
 	Enabled *bool `json:"enabled,omitempty"`
 	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
-	// MinReplicas is the smallest number of replicas with which training continues. It cannot change on a live job.
+	// MinReplicas is the smallest number of replicas with which the training runs. Required if elastic training is
+	// enabled. It cannot change on a live job.
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
-	// MaxReplicas is the largest number of replicas. It cannot change on a live job.
+	// MaxReplicas is the largest number of replicas. Required if elastic training is enabled. It cannot change on a
+	// live job.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// ExpectedReplicas is the number of replicas wanted now, from minReplicas to maxReplicas. People and autoscalers
-	// change it to scale the job, also through the scale subresource. 0 means minReplicas.
+	// ExpectedReplicas is the wanted number of replicas, from minReplicas to maxReplicas. 0 means minReplicas. Users
+	// and autoscalers change it to scale the job, also through the scale subresource.
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 

@@ -12,9 +12,9 @@ import (
 // ExitCodes lists the exit codes after which a failed replica restarts or has failed for good. The policy decides about
 // a code in neither list.
 type ExitCodesApplyConfiguration struct {
-	// Restart lists codes after which the replica restarts, as often as limit allows.
+	// Restart lists exit codes after which the replica restarts, as often as limit allows.
 	Restart *batchv1beta1.CodeList `json:"restart,omitempty"`
-	// Fail lists codes after which the replica has failed for good.
+	// Fail lists exit codes after which the replica has failed for good.
 	Fail *batchv1beta1.CodeList `json:"fail,omitempty"`
 }
 

@@ -13,8 +13,9 @@ import (
 //
 // GenericJob runs a set of replicas, in one or several roles, as one job.
 //
-// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
-// switches, the clean-up policy, the time to live, limits of restarts and the priority can change.
+// The name of a pod is JOB-ROLE-RANK. It must be a DNS label: at most 63 characters and no dot. On a live job, only the
+// enabled switches of runMode, cleanUpPolicy, ttlSecondsAfterFinished, restartPolicy.limit and
+// scheduler.t9kScheduler.priority can change.
 type GenericJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -11,27 +11,30 @@ import (
 //
 // GenericJobSpec says what a GenericJob runs.
 type GenericJobSpecApplyConfiguration struct {
-	// SuccessRules says when the job succeeds: when all replicas that one of the rules names have succeeded. Without
-	// rules, the job succeeds when every replica has succeeded.
+	// SuccessRules lists rules by which the job succeeds. A rule holds when all replicas that it names have succeeded,
+	// and the job succeeds when one rule holds. Unset or empty: the job succeeds when every replica has succeeded.
 	SuccessRules []batchv1beta1.FinishRule `json:"successRules,omitempty"`
-	// FailureRules says when the job fails: when all replicas that one of the rules names have failed for good, which
-	// means that no restart is left or allowed. A job without any rules fails when any replica has failed for good. A
-	// job with success rules also fails when none of them can hold any more. If a failure rule and a success rule hold
-	// at the same time, the job fails.
+	// FailureRules lists rules by which the job fails. A rule holds when all replicas that it names have failed for
+	// good, which means that no restart is left or allowed. The job fails when one rule holds. If the job has neither
+	// failure rules nor success rules, it fails when any replica has failed for good. If it has success rules, it also
+	// fails when none of them can hold any more. If a failure rule and a success rule hold within a second of each
+	// other, the job fails.
 	FailureRules []batchv1beta1.FinishRule `json:"failureRules,omitempty"`
-	// Service gives the job a headless Service with these ports, through which the replicas have names in DNS. Unset:
-	// the job has no Service.
+	// Service gives the job a headless Service with these ports. The replicas then have names in DNS. Unset: the job
+	// has no Service. It cannot change on a live job.
 	Service *ServiceOptionApplyConfiguration `json:"service,omitempty"`
-	// RunMode chooses between running at once (the default), debugging and pausing.
+	// RunMode pauses the job or runs it in debug mode. Unset: neither.
 	RunMode *RunModeApplyConfiguration `json:"runMode,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
-	// are pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (the pods
+	// that have not ended) or All. It may change on a live job.
 	CleanUpPolicy *batchv1beta1.CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
-	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
+	// TTLSecondsAfterFinished is the time in seconds from the end of the job to its deletion, with its pods. Unset: the
+	// job is never deleted. It may change on a live job.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// Scheduler chooses the scheduler of the pods. Unset: the schedulerName of the template or, if that is unset too,
+	// the cluster's default scheduler.
 	Scheduler *SchedulePolicyApplyConfiguration `json:"scheduler,omitempty"`
-	// ReplicaSpecs lists the roles of the job.
+	// ReplicaSpecs lists the roles of the job. Roles cannot be added, removed or reordered on a live job.
 	ReplicaSpecs []ReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`
 }
 

@@ -10,24 +10,27 @@ import (
 // IncidentApplyConfiguration represents a declarative configuration of the Incident type for use
 // with apply.
 //
-// Incident describes why one or all replicas restarted, and how long it took until all ran again.
+// Incident describes why one or all replicas restarted, and when all ran again.
 type IncidentApplyConfiguration struct {
 	// Replica is the name of the replica that ended first.
 	Replica *string `json:"replica,omitempty"`
-	// Scope is Job if all replicas restart, and Replica if only those restart that ended.
+	// Scope is Job if all replicas restart, and Replica if only the replicas that ended restart.
 	Scope *batchv1beta1.RestartScope `json:"scope,omitempty"`
-	// Charged is true if the incident counts towards backoffLimit, and false if it began with a disruption.
+	// Charged is true if the incident counts as a restart (status.backoffCount), and false if it began with a
+	// disruption.
 	Charged *bool `json:"charged,omitempty"`
-	// ExitCode of the replica, if it is known.
+	// ExitCode of the replica; unset if it is not known.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason is why the replica ended, in a word, if the exit code does not show it, for example OOMKilled.
+	// Reason is a CamelCase word for why the replica ended, for example OOMKilled; unset if only the exit code is
+	// known.
 	Reason *string `json:"reason,omitempty"`
-	// Message is the last line of the replica's termination message, if there is one. With terminationMessagePolicy
-	// FallbackToLogsOnError it is the last line of its log.
+	// Message is the last line of the termination message of the container that failed, cut to 256 characters; unset if
+	// there is none. If the container has the terminationMessagePolicy FallbackToLogsOnError and writes no message, it
+	// is the last line of the log.
 	Message *string `json:"message,omitempty"`
 	// StartTime is when the replica ended.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// RecoveryTime is when all replicas that the job waits for ran again.
+	// RecoveryTime is when all replicas that the job waits for ran again; unset until then.
 	RecoveryTime *v1.Time `json:"recoveryTime,omitempty"`
 }
 

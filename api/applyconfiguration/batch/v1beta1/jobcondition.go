@@ -18,9 +18,9 @@ type JobConditionApplyConfiguration struct {
 	Status *v1.ConditionStatus `json:"status,omitempty"`
 	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	Reason *batchv1beta1.Reason `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	Message *string `json:"message,omitempty"`
 }
 

@@ -20,27 +20,27 @@ type JobStatusApplyConfiguration struct {
 	Aggregate *AggregateApplyConfiguration `json:"aggregate,omitempty"`
 	// Conditions holds the latest observations of the job's state. Every status has one condition of each type.
 	Conditions []JobConditionApplyConfiguration `json:"conditions,omitempty"`
-	// BackoffCount is the number of incidents that count towards backoffLimit: those that began with a failure and not
-	// with a disruption.
+	// BackoffCount is the number of charged incidents: those that did not begin with a disruption.
+	// runPolicy.backoffLimit of a training job limits it.
 	BackoffCount *int32 `json:"backoffCount,omitempty"`
 	// Restarts is the number of incidents. An incident begins when a replica ends and it, or all replicas, restart.
-	// Replicas that fail before all run again belong to the same incident.
+	// Replicas that fail before all run again belong to the same incident, unless one fails for a second time.
 	Restarts *int32 `json:"restarts,omitempty"`
-	// Incident describes the last incident.
+	// Incident describes the last incident; unset if there was none.
 	Incident *IncidentApplyConfiguration `json:"incident,omitempty"`
 	// Replicas is the number of replicas that the job wants, over all roles.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Selector selects the pods of an elastic job, for autoscalers.
+	// Selector is the label selector of the pods of an elastic job, for autoscalers; unset for other jobs.
 	Selector *string `json:"selector,omitempty"`
-	// RunMode is the mode that the current pods were made for.
+	// RunMode is the run mode that the operator last applied.
 	RunMode *batchv1beta1.RunModeType `json:"runMode,omitempty"`
-	// StartTime is when the first pods were created; after a pause, when the job last resumed.
+	// StartTime is when the operator began to create the first pods or, after a pause, when the job last resumed.
 	StartTime *v1.Time `json:"startTime,omitempty"`
-	// RunSeconds is the time, in seconds, for which all replicas that the job waits for have run at the same time. It
-	// does not include a run that has not ended; that run began at the lastTransitionTime of the condition Running.
-	// Time in queues, between restarts, in pauses and in debug mode does not count.
+	// RunSeconds is the time in seconds for which all replicas that the job waits for have run at the same time. Time
+	// in queues, between restarts, in pauses and in debug mode does not count, nor does the current run, which began at
+	// the lastTransitionTime of the condition Running.
 	RunSeconds *int64 `json:"runSeconds,omitempty"`
-	// CompletionTime is when the job finished.
+	// CompletionTime is when the job finished; unset until then.
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`

@@ -9,23 +9,24 @@ import (
 // OmittedReplicasApplyConfiguration represents a declarative configuration of the OmittedReplicas type for use
 // with apply.
 //
-// OmittedReplicas describes replicas of one role that `replicas` omits and that have equal values in the fields below.
+// OmittedReplicas describes replicas of one role that the field replicas omits and that have the same values in the
+// fields below.
 type OmittedReplicasApplyConfiguration struct {
-	// Ranks lists the replicas as ranges, for example "0-41,57".
+	// Ranks lists the ranks of the replicas as numbers and ranges, for example "0-41,57".
 	Ranks *string `json:"ranks,omitempty"`
-	// Phase of each of them.
+	// Phase of each replica.
 	Phase *batchv1beta1.ReplicaPhase `json:"phase,omitempty"`
-	// RestartCount is the number of restarts charged to each of them.
+	// RestartCount is the number of restarts charged to each replica.
 	RestartCount *int32 `json:"restartCount,omitempty"`
-	// Attempt is the number of earlier pods of each of them.
+	// Attempt is the number of earlier pods of each replica.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// Backoff is the number of consecutive replacements of each of them.
+	// Backoff is the number of consecutive replacements of each replica's pod.
 	Backoff *int32 `json:"backoff,omitempty"`
-	// Incident is the number of the last incident in which each of them failed.
+	// Incident is the number of the last incident in which each replica failed.
 	Incident *int32 `json:"incident,omitempty"`
-	// Pods is true if each of them has a pod.
+	// Pods is true if each replica has a pod, and false if none has.
 	Pods *bool `json:"pods,omitempty"`
-	// ExitCode is the exit code of each of them, if they have ended.
+	// ExitCode is the exit code of each replica; unset if the replicas have not ended or the code is unknown.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 }
 

@@ -5,13 +5,14 @@ package v1beta1
 // PauseModeApplyConfiguration represents a declarative configuration of the PauseMode type for use
 // with apply.
 //
-// PauseMode says whether a job is paused and how it resumes.
+// PauseMode says whether a job is paused, and how its pods start when it resumes.
 type PauseModeApplyConfiguration struct {
-	// Enabled pauses the job. It may change at any time.
+	// Enabled pauses the job. Defaults to false. It may change on a live job: false resumes the job.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
-	// ResumeSpecs says how the replicas of a role start when the job resumes. It cannot change on a live job.
+	// ResumeSpecs lists settings for roles after a pause, with at most one entry for each role. The replicas of other
+	// roles start as the template says. It cannot change on a live job.
 	ResumeSpecs []ResumeSpecApplyConfiguration `json:"resumeSpecs,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 type PyTorchReplicaSpecApplyConfiguration struct {
 	TrainingReplicaSpecApplyConfiguration `json:",inline"`
 	// ScalingWeight is the role's share of the replicas of an elastic job, relative to the weights of the other roles.
-	// Defaults to 1.
+	// Defaults to 1. Other jobs ignore it.
 	ScalingWeight *int32 `json:"scalingWeight,omitempty"`
 }
 

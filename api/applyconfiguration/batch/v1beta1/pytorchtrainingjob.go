@@ -11,11 +11,13 @@ import (
 // PyTorchTrainingJobApplyConfiguration represents a declarative configuration of the PyTorchTrainingJob type for use
 // with apply.
 //
-// PyTorchTrainingJob trains with PyTorch: its replicas find each other by the variables of torch.distributed, or
-// torchrun starts them. With torchrun, their number may change while they train.
+// PyTorchTrainingJob trains with PyTorch. The operator sets the environment variables by which torch.distributed finds
+// the other replicas, or starts the training with torchrun. With torchrun, the number of replicas can change during the
+// training.
 //
-// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled switches
-// of runMode, elastic.expectedReplicas, the fields of runPolicy except restartScope, and the priority can change.
+// The name of a pod is JOB-ROLE-RANK. It must be a DNS label: at most 63 characters and no dot. On a live job, only the
+// enabled switches of runMode, elastic.expectedReplicas, the fields of runPolicy except restartScope, and
+// scheduler.t9kScheduler.priority can change.
 type PyTorchTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -9,14 +9,17 @@ import (
 // PyTorchTrainingJobSpecApplyConfiguration represents a declarative configuration of the PyTorchTrainingJobSpec type for use
 // with apply.
 //
-// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. Rank 0 over all roles, in their order, is the job's
-// master: the job succeeds when the master succeeds, and fails when the master fails for good.
+// PyTorchTrainingJobSpec says what a PyTorchTrainingJob runs. The first replica of the first role with replicas is the
+// job's master: the job succeeds when the master succeeds, and fails when the master fails for good. Without torchrun,
+// the job also fails when another replica fails for good and the master does not end within a minute.
 type PyTorchTrainingJobSpecApplyConfiguration struct {
-	// ReplicaSpecs lists the roles of the job. Ranks count over all of them in this order.
+	// ReplicaSpecs lists the roles of the job. The ranks of torch.distributed (RANK) count over all roles in this
+	// order. Roles cannot be added, removed or reordered on a live job.
 	ReplicaSpecs []PyTorchReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`
-	// Elastic lets the number of replicas change while the job runs. It needs torchrun.
+	// Elastic lets the number of replicas change while the job runs. It has no effect unless elastic and torchrunConfig
+	// are both enabled.
 	Elastic *ElasticConfigApplyConfiguration `json:"elastic,omitempty"`
-	// TorchrunConfig starts the training with torchrun.
+	// TorchrunConfig starts the training with torchrun. It cannot change on a live job.
 	TorchrunConfig                 *TorchrunConfigApplyConfiguration `json:"torchrunConfig,omitempty"`
 	TrainingSpecApplyConfiguration `json:",inline"`
 }

@@ -5,14 +5,14 @@ package v1beta1
 // ReplicaDebugSetApplyConfiguration represents a declarative configuration of the ReplicaDebugSet type for use
 // with apply.
 //
-// ReplicaDebugSet says how the replicas of one role start in debug mode.
+// ReplicaDebugSet holds the settings of one role for debug mode.
 type ReplicaDebugSetApplyConfiguration struct {
 	// Type is the role.
 	Type *string `json:"type,omitempty"`
-	// SkipInitContainer omits the init containers.
+	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command of the role's containers; their args are dropped. Variables in it are replaced as in
-	// the template. Unset or empty: ["sleep", "inf"].
+	// Command replaces the command and the args of each container, except init containers. Variables in it are replaced
+	// as in the template. Unset or empty: ["sleep", "inf"].
 	Command []string `json:"command,omitempty"`
 }
 

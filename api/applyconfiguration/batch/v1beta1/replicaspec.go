@@ -11,11 +11,12 @@ import (
 //
 // ReplicaSpec describes the replicas of one role.
 type ReplicaSpecApplyConfiguration struct {
-	// Type is the role: a lower-case DNS label, unique in the job.
+	// Type is the name of the role: a lower-case DNS label, unique in the job.
 	Type *string `json:"type,omitempty"`
-	// Replicas is the number of replicas. Defaults to 1.
+	// Replicas is the number of replicas of the role. Defaults to 1. It cannot change on a live job.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// RestartPolicy says when a replica is restarted.
+	// RestartPolicy says when a replica is restarted. Unset: never, which is policy OnFailure with limit 0. Only its
+	// limit may change on a live job.
 	RestartPolicy *RestartPolicyApplyConfiguration `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
 	// pods.

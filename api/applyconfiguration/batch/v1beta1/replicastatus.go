@@ -17,21 +17,25 @@ type ReplicaStatusApplyConfiguration struct {
 	UID *string `json:"uid,omitempty"`
 	// Phase of the replica.
 	Phase *batchv1beta1.ReplicaPhase `json:"phase,omitempty"`
-	// Containers lists the state of the main containers.
+	// Containers lists the states of the pod's containers, without init containers. In a training job, the main
+	// container comes first.
 	Containers []ContainerStatusApplyConfiguration `json:"containers,omitempty"`
 	// RestartCount is the number of restarts charged to this replica. If the restart scope is Job, it is the number of
-	// incidents that this replica began.
+	// charged incidents that this replica began.
 	RestartCount *int32 `json:"restartCount,omitempty"`
-	// Attempt is the number of earlier pods of this replica. Restarts and replacements both count.
+	// Attempt is the number of earlier pods of this replica: 0 for the first pod. Pods that were replaced without a
+	// charge count too.
 	Attempt *int32 `json:"attempt,omitempty"`
-	// Backoff is the number of consecutive replacements, none of which ran for ten minutes. It sets the delay before
-	// the next one.
+	// Backoff is the number of consecutive replacements of this replica's pod. It determines the delay before the next
+	// replacement. After a pod that has run for ten minutes, the number starts again from 1.
 	Backoff *int32 `json:"backoff,omitempty"`
-	// Incident is the number of the last incident in which this replica failed.
+	// Incident is the number of the last incident in which this replica failed, counted from 1; unset if it has not
+	// failed in an incident.
 	Incident *int32 `json:"incident,omitempty"`
-	// NodeName is the node that the pod is bound to.
+	// NodeName is the name of the node to which the pod is bound; unset while there is none.
 	NodeName *string `json:"nodeName,omitempty"`
-	// Reason is why the replica is in this phase, in a word or two, if the phase does not show it.
+	// Reason is a CamelCase word for why the replica is in this phase, for example BackOff or OOMKilled; unset if the
+	// phase needs no reason.
 	Reason *string `json:"reason,omitempty"`
 }
 

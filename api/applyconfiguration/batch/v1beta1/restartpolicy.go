@@ -11,18 +11,19 @@ import (
 //
 // RestartPolicy says when the replicas of a role are restarted.
 type RestartPolicyApplyConfiguration struct {
-	// Policy is OnFailure (the default), Always (also after success) or Never.
+	// Policy says after which ends a replica restarts: OnFailure (the default), Always (also after success) or Never.
+	// exitCodes takes precedence over it.
 	Policy *batchv1beta1.RestartPolicyType `json:"policy,omitempty"`
-	// Limit is the number of restarts of each replica. It may change on a live job. Unset: 0 for OnFailure, no bound
-	// for Always.
+	// Limit is the largest number of restarts of each replica. Unset: no limit for the policy Always, and 0 otherwise.
+	// It may change on a live job.
 	Limit *int32 `json:"limit,omitempty"`
-	// Scope says which replicas restart when one of this role fails. Replica (the default): only that one. Job: all
-	// replicas of the job that have not ended for good, except those of roles that never restart. With Job, limit
-	// counts the incidents that a replica began. The eviction of a running replica then restarts the others too,
-	// without charge.
+	// Scope says which replicas restart when a replica of this role fails. Replica (the default): only this replica.
+	// Job: all replicas of the job, except replicas that have ended for good and replicas of roles that never restart.
+	// With Job, limit is the largest number of incidents that one replica may begin. The eviction of a running replica
+	// then restarts the others too, and no restart is counted.
 	Scope *batchv1beta1.RestartScope `json:"scope,omitempty"`
-	// ExitCodes decides by the exit code of a failed replica. It takes precedence over policy. If several containers
-	// failed, the code of the first one counts.
+	// ExitCodes says by its exit code whether a failed replica restarts. It takes precedence over policy. If several
+	// containers failed, the exit code of the first one in the pod's status counts.
 	ExitCodes *ExitCodesApplyConfiguration `json:"exitCodes,omitempty"`
 }
 

@@ -5,11 +5,11 @@ package v1beta1
 // ResumeSpecApplyConfiguration represents a declarative configuration of the ResumeSpec type for use
 // with apply.
 //
-// ResumeSpec says how the replicas of one role start when the job resumes from a pause.
+// ResumeSpec holds the settings with which the replicas of one role start after a pause.
 type ResumeSpecApplyConfiguration struct {
 	// Type is the role.
 	Type *string `json:"type,omitempty"`
-	// SkipInitContainer omits the init containers.
+	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or
 	// empty: the template's.

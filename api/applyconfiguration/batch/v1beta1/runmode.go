@@ -5,12 +5,11 @@ package v1beta1
 // RunModeApplyConfiguration represents a declarative configuration of the RunMode type for use
 // with apply.
 //
-// RunMode chooses between running at once (the default), debugging and pausing. If both modes are enabled, the job is
-// paused.
+// RunMode pauses the job or runs it in debug mode. If both modes are enabled, the job is paused.
 type RunModeApplyConfiguration struct {
-	// Debug starts the pods with an idle command, so that people can inspect them.
+	// Debug runs the job in debug mode: its pods run an idle command, so that people can work in them.
 	Debug *DebugModeApplyConfiguration `json:"debug,omitempty"`
-	// Pause ends the pods and keeps the job.
+	// Pause pauses the job: its pods are deleted, and its restart counts and results are kept.
 	Pause *PauseModeApplyConfiguration `json:"pause,omitempty"`
 }
 

@@ -9,23 +9,26 @@ import (
 // RunPolicyApplyConfiguration represents a declarative configuration of the RunPolicy type for use
 // with apply.
 //
-// RunPolicy bounds a training job and says what happens after its end. All fields except restartScope may change on a
-// live job.
+// RunPolicy limits the time and the restarts of a training job, and says what happens after its end. All fields except
+// restartScope may change on a live job.
 type RunPolicyApplyConfiguration struct {
-	// ActiveDeadlineSeconds fails the job when it has been active for this many seconds, counted from status.startTime.
-	// Its running pods are stopped, whatever cleanUpPolicy says. Unset: never.
+	// ActiveDeadlineSeconds is the longest time in seconds for which the job may be active, counted from
+	// status.startTime. The job then fails, and its running pods are deleted, whatever cleanUpPolicy says. Unset: no
+	// deadline.
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is the number of retries before the job fails. Replicas that fail together cost one retry: a replica
-	// that fails before all run again costs no further one. Defaults to 3.
+	// BackoffLimit is the largest number of retries. A failure that needs one more retry fails the job. Replicas that
+	// fail together cost one retry: if further replicas fail before all run again, they cost nothing, unless a replica
+	// fails for a second time. Defaults to 3.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// RestartScope says which replicas restart when one fails. Replica (the default): only that one. Job: all that have
-	// not ended for good, except those of roles whose restartPolicy is Never. Use Job for replicas that form one
-	// process group, which a single replica cannot rejoin. It cannot change on a live job.
+	// RestartScope says which replicas restart when one fails. Replica (the default): only this replica. Job: all
+	// replicas, except replicas that have ended for good and replicas of roles with the restartPolicy Never. Use Job if
+	// the replicas form a process group that a single replica cannot join again. It cannot change on a live job.
 	RestartScope *batchv1beta1.RestartScope `json:"restartScope,omitempty"`
-	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (those that
-	// are pending, running or unknown) or All.
+	// CleanUpPolicy says which pods are deleted when the job has finished: None (the default), Unfinished (the pods
+	// that have not ended) or All.
 	CleanUpPolicy *batchv1beta1.CleanUpPolicy `json:"cleanUpPolicy,omitempty"`
-	// TTLSecondsAfterFinished deletes the job itself this many seconds after it has finished. Unset: never.
+	// TTLSecondsAfterFinished is the time in seconds from the end of the job to its deletion, with its pods. Unset: the
+	// job is never deleted.
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 

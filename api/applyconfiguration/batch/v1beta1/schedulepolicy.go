@@ -5,9 +5,11 @@ package v1beta1
 // SchedulePolicyApplyConfiguration represents a declarative configuration of the SchedulePolicy type for use
 // with apply.
 //
-// SchedulePolicy chooses the scheduler. Unset: the cluster's default scheduler.
+// SchedulePolicy chooses the scheduler of a job's pods. Unset: the schedulerName of the template or, if that is unset
+// too, the cluster's default scheduler.
 type SchedulePolicyApplyConfiguration struct {
-	// T9kScheduler hands the job to the t9k-scheduler, which starts its pods all together or not at all.
+	// T9kScheduler makes the t9k-scheduler schedule the pods of the job, all together or not at all. For an elastic
+	// job, this holds for minReplicas pods. It cannot be added or removed on a live job.
 	T9kScheduler *T9kSchedulerApplyConfiguration `json:"t9kScheduler,omitempty"`
 }
 

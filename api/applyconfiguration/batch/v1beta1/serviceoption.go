@@ -9,9 +9,10 @@ import (
 // ServiceOptionApplyConfiguration represents a declarative configuration of the ServiceOption type for use
 // with apply.
 //
-// ServiceOption describes the headless Service through which replicas find each other.
+// ServiceOption describes the headless Service through which the replicas of a job resolve each other's names.
 type ServiceOptionApplyConfiguration struct {
-	// Ports of the Service. Their names can be used as $(service.port[NAME]).
+	// Ports of the Service, with numbers from 1 to 65535. If there are several ports, each needs a name. Commands, args
+	// and environment variables can refer to a port as $(service.port[NAME]).
 	Ports []v1.ServicePort `json:"ports,omitempty"`
 }
 

@@ -7,9 +7,10 @@ package v1beta1
 //
 // T9kScheduler says in which queue and with which priority the t9k-scheduler schedules the job.
 type T9kSchedulerApplyConfiguration struct {
-	// Queue is the name of the queue.
+	// Queue is the name of the queue. It cannot change on a live job.
 	Queue *string `json:"queue,omitempty"`
-	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0. It may change on a live job.
+	// Priority is the priority of the job within its queue, from 0 to 100. The scheduler tries jobs with a higher
+	// priority first. Defaults to 0. The queue may allow a smaller range (groupPriority). It may change on a live job.
 	Priority *int32 `json:"priority,omitempty"`
 }
 

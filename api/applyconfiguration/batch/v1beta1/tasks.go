@@ -9,14 +9,15 @@ package v1beta1
 type TasksApplyConfiguration struct {
 	// Type is the role.
 	Type *string `json:"type,omitempty"`
-	// RestartCount is the number of restarts charged to the replicas of this role together.
+	// RestartCount is the sum of the restarts charged to the replicas of this role.
 	RestartCount *int32 `json:"restartCount,omitempty"`
-	// Replicas lists the replicas by rank. In a very large job it lists the replicas that need attention first, and
-	// omitted describes the rest.
+	// Replicas lists the replicas by rank. If the job has more replicas than the operator's setting
+	// jobs.maxListedReplicas (1000 by default), it lists only those that most need attention, and omitted describes the
+	// others.
 	Replicas []ReplicaStatusApplyConfiguration `json:"replicas,omitempty"`
-	// OmittedReplicas is the number of replicas that replicas omits.
+	// OmittedReplicas is the number of replicas that the field replicas omits.
 	OmittedReplicas *int32 `json:"omittedReplicas,omitempty"`
-	// Omitted describes the replicas that replicas omits.
+	// Omitted describes the replicas that the field replicas omits.
 	Omitted []OmittedReplicasApplyConfiguration `json:"omitted,omitempty"`
 }
 

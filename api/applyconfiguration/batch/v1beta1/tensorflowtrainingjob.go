@@ -11,10 +11,12 @@ import (
 // TensorFlowTrainingJobApplyConfiguration represents a declarative configuration of the TensorFlowTrainingJob type for use
 // with apply.
 //
-// TensorFlowTrainingJob trains with TensorFlow: its replicas find each other by the variable TF_CONFIG.
+// TensorFlowTrainingJob trains with TensorFlow. The operator sets the environment variable TF_CONFIG, by which the
+// replicas find each other.
 //
-// The name of a pod is JOB-ROLE-RANK. It has at most 63 characters and no dot. On a live job, only the enabled
-// switches, the fields of runPolicy except restartScope, and the priority can change.
+// The name of a pod is JOB-ROLE-RANK. It must be a DNS label: at most 63 characters and no dot. On a live job, only the
+// enabled switches of runMode, the fields of runPolicy except restartScope, and scheduler.t9kScheduler.priority can
+// change.
 type TensorFlowTrainingJobApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

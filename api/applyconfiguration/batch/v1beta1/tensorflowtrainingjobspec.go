@@ -12,7 +12,9 @@ import (
 // TensorFlowTrainingJobSpec says what a TensorFlowTrainingJob runs. Its master is the chief or, without a chief, rank 0
 // of the workers: the job succeeds when the master succeeds, and fails when the master fails for good.
 type TensorFlowTrainingJobSpecApplyConfiguration struct {
-	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one).
+	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one
+	// replica). The job needs a chief or workers. In each role, the main container must be named tensorflow. Roles
+	// cannot be added, removed or reordered on a live job.
 	ReplicaSpecs                   []TrainingReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`
 	TrainingSpecApplyConfiguration `json:",inline"`
 }

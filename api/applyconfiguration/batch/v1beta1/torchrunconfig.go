@@ -8,19 +8,20 @@ package v1beta1
 // TorchrunConfig makes each main container run torchrun with the options below, followed by the args of the container:
 // the script and its arguments. The container's command is ignored.
 type TorchrunConfigApplyConfiguration struct {
-	// Enabled switches torchrun on.
+	// Enabled switches torchrun on. Defaults to false.
 	Enabled *bool `json:"enabled,omitempty"`
 	// Enable is the older spelling of enabled. It counts if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
-	// MaxRestarts is torchrun's --max_restarts: how often each torchrun starts its processes again before it fails.
-	// Unset: torchrun's own default.
+	// MaxRestarts is torchrun's option --max_restarts: the number of times that each torchrun restarts its processes
+	// before it fails. Unset: torchrun's own default.
 	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
-	// ProcPerNode is torchrun's --nproc_per_node: the number of processes in each replica, or auto, cpu or gpu. Unset:
-	// torchrun's own default.
+	// ProcPerNode is torchrun's option --nproc_per_node: the number of processes in each replica, or auto, cpu or gpu.
+	// Unset: torchrun's own default.
 	ProcPerNode *string `json:"procPerNode,omitempty"`
-	// RdzvBackend is torchrun's --rdzv_backend, by which replicas find each other. Defaults to c10d.
+	// RdzvBackend is torchrun's option --rdzv_backend: the protocol by which the replicas find each other. Defaults to
+	// c10d.
 	RdzvBackend *string `json:"rdzvBackend,omitempty"`
-	// ExtraOptions lists further options of torchrun.
+	// ExtraOptions lists further command-line options of torchrun. They come after the options above.
 	ExtraOptions []string `json:"extraOptions,omitempty"`
 }
 

@@ -12,15 +12,15 @@ import (
 //
 // TrainingReplicaSpec describes the replicas of one role of a training job.
 type TrainingReplicaSpecApplyConfiguration struct {
-	// Type is the role: a lower-case DNS label, unique in the job.
+	// Type is the name of the role: a lower-case DNS label, unique in the job.
 	Type *string `json:"type,omitempty"`
-	// Replicas is the number of replicas. Defaults to 1. An elastic job shares its replicas among the roles by
-	// scalingWeight and ignores this field.
+	// Replicas is the number of replicas of the role. Defaults to 1. An elastic job ignores this field, because it
+	// divides its replicas among the roles by scalingWeight. It cannot change on a live job.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// RestartPolicy says when a replica is restarted: OnFailure (the default), Always (also after success), Never, or
-	// ExitCode, which restarts after the exit codes 130, 137, 138 and 143, because these mean a signal from outside.
-	// runPolicy.backoffLimit bounds the restarts, and runPolicy.restartScope says whether the other replicas restart
-	// too.
+	// ExitCode. ExitCode restarts after the exit codes 130 (SIGINT), 137 (SIGKILL), 138 (SIGUSR1) and 143 (SIGTERM).
+	// runPolicy.backoffLimit limits the restarts, and runPolicy.restartScope says whether the other replicas restart
+	// too. It cannot change on a live job.
 	RestartPolicy *batchv1beta1.TrainingRestartPolicy `json:"restartPolicy,omitempty"`
 	// Template describes the pods. Its restartPolicy is ignored: the controller restarts replicas by replacing their
 	// pods.

@@ -9,16 +9,19 @@ import (
 // TrainingSpecApplyConfiguration represents a declarative configuration of the TrainingSpec type for use
 // with apply.
 //
-// TrainingSpec holds what training jobs of all kinds have in common, apart from their roles.
+// TrainingSpec holds the fields that training jobs of all kinds have in common, except for the roles.
 type TrainingSpecApplyConfiguration struct {
-	// RunMode chooses between running at once (the default), debugging and pausing.
+	// RunMode pauses the job or runs it in debug mode. Unset: neither.
 	RunMode *RunModeApplyConfiguration `json:"runMode,omitempty"`
-	// RunPolicy bounds the job and says what happens after its end.
+	// RunPolicy limits the time and the restarts of the job, and says what happens after its end. Unset: the defaults
+	// of its fields.
 	RunPolicy *RunPolicyApplyConfiguration `json:"runPolicy,omitempty"`
-	// TensorBoardSpec asks for a TensorBoard with the job's name. It shows what the job logs and is deleted with the
-	// job. It cannot change on a live job.
+	// TensorBoardSpec makes the operator create a TensorBoard with the job's name, which shows the logs that the spec
+	// selects. The TensorBoard is deleted with the job. Unset: the job has no TensorBoard. It cannot change on a live
+	// job.
 	TensorBoardSpec *tensorboardv1beta1.TensorBoardSpecApplyConfiguration `json:"tensorboardSpec,omitempty"`
-	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// Scheduler chooses the scheduler of the pods. Unset: the schedulerName of the template or, if that is unset too,
+	// the cluster's default scheduler.
 	Scheduler *SchedulePolicyApplyConfiguration `json:"scheduler,omitempty"`
 }
 

@@ -13,7 +13,7 @@ import (
 // TrainingStatus is the observed state of a training job.
 type TrainingStatusApplyConfiguration struct {
 	JobStatusApplyConfiguration `json:",inline"`
-	// TensorBoard is the state of the job's TensorBoard. It has no influence on the training.
+	// TensorBoard is the state of the job's TensorBoard; unset if the job has none. It does not affect the training.
 	TensorBoard *DependentStatusApplyConfiguration `json:"tensorboard,omitempty"`
 }
 

@@ -11,7 +11,8 @@ import (
 // PodGroupApplyConfiguration represents a declarative configuration of the PodGroup type for use
 // with apply.
 //
-// PodGroup is a set of pods that the t9k-scheduler starts all together or not at all.
+// PodGroup makes the t9k-scheduler start the pods of a group all together or not at all. A pod belongs to the group
+// that its label scheduler.tensorstack.dev/group-name names.
 type PodGroupApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

@@ -18,12 +18,12 @@ type PodGroupConditionApplyConfiguration struct {
 	Status *v1.ConditionStatus `json:"status,omitempty"`
 	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	Reason *string `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	Message *string `json:"message,omitempty"`
-	// TransitionID identifies the observation that set the condition. It changes whenever status, reason or message
-	// change.
+	// TransitionID is a unique ID of the latest change of the condition. It changes whenever the status, the reason or
+	// the message changes.
 	TransitionID *string `json:"transitionID,omitempty"`
 }
 

@@ -9,7 +9,7 @@ package v1beta1
 type PodGroupRoleApplyConfiguration struct {
 	// Name of the role.
 	Name *string `json:"name,omitempty"`
-	// MinMember is the number of pods of this role that must fit together.
+	// MinMember is the number of pods of this role that must fit at the same time.
 	MinMember *int32 `json:"minMember,omitempty"`
 }
 

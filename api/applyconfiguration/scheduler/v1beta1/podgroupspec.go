@@ -11,15 +11,18 @@ import (
 //
 // PodGroupSpec says which pods start together.
 type PodGroupSpecApplyConfiguration struct {
-	// MinMember is the number of pods that must fit together before any of them is bound.
+	// MinMember is the number of pods that must fit at the same time. The scheduler binds none of them before that.
 	MinMember *int32 `json:"minMember,omitempty"`
-	// Roles gives minimums by role.
+	// Roles lists minimums for roles. A pod has the role that its label scheduler.tensorstack.dev/role names. The sum
+	// of the minimums must not be more than minMember. Unset: any minMember pods are enough.
 	Roles []PodGroupRoleApplyConfiguration `json:"roles,omitempty"`
-	// Queue is the name of the queue. Defaults to "default".
+	// Queue is the name of the queue in which the group waits. Defaults to "default".
 	Queue *string `json:"queue,omitempty"`
-	// Priority orders the groups of one queue, 0 to 100, the highest first. Defaults to 0.
+	// Priority is the priority of the group within its queue, from 0 to 100. The scheduler tries groups with a higher
+	// priority first. Defaults to 0. The queue may allow a smaller range (groupPriority).
 	Priority *int32 `json:"priority,omitempty"`
-	// TopologyPolicy says how the group is spread over topology domains. Unset: no preference.
+	// TopologyPolicy says how the pods of the group may be spread over topology domains, as set by topologyLabel in the
+	// scheduler's configuration. BestEffort: in few domains if possible. Required: in one domain. Unset: no preference.
 	TopologyPolicy *schedulerv1beta1.TopologyPolicy `json:"topologyPolicy,omitempty"`
 }
 

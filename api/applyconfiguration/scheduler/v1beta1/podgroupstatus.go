@@ -13,9 +13,10 @@ import (
 type PodGroupStatusApplyConfiguration struct {
 	// Conditions holds the latest observations of the group's state.
 	Conditions []PodGroupConditionApplyConfiguration `json:"conditions,omitempty"`
-	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
+	// Allocated is the sum, by resource, of the requests of the group's pods that are bound to a node and have not
+	// finished.
 	Allocated *v1.ResourceList `json:"allocated,omitempty"`
-	// Pending is the number of pods in phase Pending.
+	// Pending is the number of the group's pods in phase Pending.
 	Pending *int32 `json:"pending,omitempty"`
 	// Running is the number of pods in phase Running.
 	Running *int32 `json:"running,omitempty"`

@@ -5,9 +5,9 @@ package v1beta1
 // PriorityRangeApplyConfiguration represents a declarative configuration of the PriorityRange type for use
 // with apply.
 //
-// PriorityRange is a range of priorities.
+// PriorityRange is a range of priorities, both ends included.
 type PriorityRangeApplyConfiguration struct {
-	// Min is the lowest priority. Defaults to 0. If it is above 0, groups must name a priority.
+	// Min is the lowest priority. Defaults to 0. If it is above 0, jobs and PodGroups must set a priority.
 	Min *int32 `json:"min,omitempty"`
 	// Max is the highest priority. Defaults to 100.
 	Max *int32 `json:"max,omitempty"`

@@ -11,7 +11,8 @@ import (
 // QueueApplyConfiguration represents a declarative configuration of the Queue type for use
 // with apply.
 //
-// Queue limits what its pods request together, determines who may create pods in it, and orders the groups that wait.
+// Queue is a queue of the t9k-scheduler. It limits the sum of the requests of its pods, determines who may create pods
+// in it, and orders the groups that wait in it.
 type QueueApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

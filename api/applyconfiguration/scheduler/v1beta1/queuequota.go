@@ -9,9 +9,10 @@ import (
 // QueueQuotaApplyConfiguration represents a declarative configuration of the QueueQuota type for use
 // with apply.
 //
-// QueueQuota limits what the pods of a queue request together.
+// QueueQuota limits the sum of the requests of a queue's pods.
 type QueueQuotaApplyConfiguration struct {
-	// Requests limits the sum of the pods' requests, by resource. A resource that is not named has no limit.
+	// Requests limits the sum of the pods' requests, by resource: cpu, memory, ephemeral-storage, hugepages-SIZE, or a
+	// resource with its domain, such as nvidia.com/gpu. A resource that is not listed has no limit.
 	Requests *v1.ResourceList `json:"requests,omitempty"`
 }
 

@@ -11,27 +11,29 @@ import (
 //
 // QueueSpec says which resources a queue may use, and who may use the queue.
 type QueueSpecApplyConfiguration struct {
-	// Quota limits what the pods of the queue use together.
+	// Quota limits the sum of the requests of the queue's pods. Unset: no limit.
 	Quota *QueueQuotaApplyConfiguration `json:"quota,omitempty"`
-	// Priority orders the queues, 0 to 100, the highest first. Defaults to 0.
+	// Priority is the priority of the queue, from 0 to 100. Groups of queues with a higher priority are scheduled
+	// first, and may evict pods of preemptible queues with a lower priority. Defaults to 0.
 	Priority *int32 `json:"priority,omitempty"`
-	// GroupPriority bounds the priority that groups of the queue may have. Unset: 0 to 100.
+	// GroupPriority is the range of priorities that groups of the queue may have. Unset: 0 to 100.
 	GroupPriority *PriorityRangeApplyConfiguration `json:"groupPriority,omitempty"`
-	// Preemptible says whether queues of higher priority may evict the pods of this one. Unset: they may.
+	// Preemptible says whether groups of queues with a higher priority may evict pods of this queue. Defaults to true.
 	Preemptible *bool `json:"preemptible,omitempty"`
-	// Closed keeps new groups from starting. Running pods continue.
+	// Closed keeps new groups from starting, and makes admission refuse new jobs and TensorBoards in the queue. Running
+	// groups continue, and their pods are replaced. Defaults to false.
 	Closed *bool `json:"closed,omitempty"`
-	// MaxDuration is how long a pod of the queue may exist, such as 1w2d or 90m; years have 365 days. The operator
-	// deletes older pods. Unset or 0: no limit.
+	// MaxDuration is the largest age of an unfinished pod of the queue, such as 1w2d or 90m, in the units y (365 days),
+	// w, d, h, m, s and ms. The operator deletes older pods, and their jobs fail. Unset, empty or 0: no limit.
 	MaxDuration *string `json:"maxDuration,omitempty"`
-	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value lists, as
-	// YAML, the largest requests that a pod of the queue may have, by resource. Unset: no limit. While the key is
-	// missing or its value cannot be read, nothing new starts in the queue.
+	// ResourceShapeProfile is a key of the ConfigMap resource-shapes in the namespace t9k-system. The value of the key
+	// lists, as YAML, the largest requests that a pod of the queue may have, by resource. Unset: no limit. While the
+	// key is missing or its value is invalid, nothing new starts in the queue.
 	ResourceShapeProfile *string `json:"resourceShapeProfile,omitempty"`
-	// NodeSelector chooses the nodes that pods of the queue may use, by labels. Unset: all nodes.
+	// NodeSelector selects the nodes that pods of the queue may use, by labels. Unset: all nodes.
 	NodeSelector *v1.LabelSelectorApplyConfiguration `json:"nodeSelector,omitempty"`
-	// NamespaceSelector chooses the namespaces that may use the queue, by labels. Unset: none. Users who have the RBAC
-	// verb "use" on the queue may use it from any namespace.
+	// NamespaceSelector selects the namespaces in which everybody may use the queue, by labels. Unset: none. {}: all.
+	// Users with the RBAC verb "use" on the queue may use it in any namespace.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 }
 

@@ -11,16 +11,17 @@ import (
 //
 // QueueStatus is the observed state of a queue.
 type QueueStatusApplyConfiguration struct {
-	// Allocated is the sum of the requests of the pods that are bound to a node and not finished.
+	// Allocated is the sum, by resource, of the requests of the queue's pods that are bound to a node and have not
+	// finished. Pods of other schedulers that name the queue count too.
 	Allocated *v1.ResourceList `json:"allocated,omitempty"`
 	// Conditions holds the latest observations of the queue's state.
 	Conditions []QueueConditionApplyConfiguration `json:"conditions,omitempty"`
-	// ResourceShape holds the limits of the queue's resourceShapeProfile. Unset: the queue has no profile, or it cannot
-	// be read.
+	// ResourceShape holds the limits of the queue's resourceShapeProfile. It is unset if the queue has no profile, or
+	// if the profile is missing or invalid.
 	ResourceShape *ResourceShapeApplyConfiguration `json:"resourceShape,omitempty"`
 	// PodGroups counts the PodGroups of the queue.
 	PodGroups *QueuePodGroupsApplyConfiguration `json:"podGroups,omitempty"`
-	// Pods counts the pods of the queue by phase.
+	// Pods counts the pods of the queue by phase. Pods of other schedulers do not count.
 	Pods *QueuePodsApplyConfiguration `json:"pods,omitempty"`
 }
 

@@ -9,11 +9,11 @@ import (
 // ResourceShapeApplyConfiguration represents a declarative configuration of the ResourceShape type for use
 // with apply.
 //
-// ResourceShape bounds the size of the pods of a queue.
+// ResourceShape limits the requests of each pod of a queue.
 type ResourceShapeApplyConfiguration struct {
-	// Profile is the resourceShapeProfile that was read.
+	// Profile is the resourceShapeProfile with these limits.
 	Profile *string `json:"profile,omitempty"`
-	// Requests are the largest requests that a pod may have, by resource. A resource that is not named has no limit.
+	// Requests are the largest requests that a pod may have, by resource. A resource that is not listed has no limit.
 	Requests *v1.ResourceList `json:"requests,omitempty"`
 }
 

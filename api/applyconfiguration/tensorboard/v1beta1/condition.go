@@ -16,13 +16,13 @@ type ConditionApplyConfiguration struct {
 	Type *tensorboardv1beta1.ConditionType `json:"type,omitempty"`
 	// Status is True, False or Unknown.
 	Status *v1.ConditionStatus `json:"status,omitempty"`
-	// Reason is a CamelCase word for programs.
+	// Reason is the reason of the status, as a CamelCase word for programs.
 	Reason *string `json:"reason,omitempty"`
-	// Message is a sentence for people.
+	// Message is a message for people about the status.
 	Message *string `json:"message,omitempty"`
 	// LastTransitionTime is when the status last changed.
 	LastTransitionTime *v1.Time `json:"lastTransitionTime,omitempty"`
-	// LastProbeTime is when the operator last queried the pod. Only the condition Idle has it.
+	// LastProbeTime is when the pod last reported its requests to the operator. Only the condition Idle has it.
 	LastProbeTime *v1.Time `json:"lastProbeTime,omitempty"`
 }
 

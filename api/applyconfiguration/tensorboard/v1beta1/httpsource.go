@@ -5,9 +5,9 @@ package v1beta1
 // HTTPSourceApplyConfiguration represents a declarative configuration of the HTTPSource type for use
 // with apply.
 //
-// HTTPSource names files to fetch.
+// HTTPSource names files to download over HTTP or HTTPS.
 type HTTPSourceApplyConfiguration struct {
-	// URL lists the files' addresses.
+	// URL lists the addresses of the files. Files of one remote directory form one run.
 	URL []string `json:"url,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1beta1
 //
 // LogDir lists sources of logs.
 type LogDirApplyConfiguration struct {
-	// PVC lists directories of PersistentVolumeClaims.
+	// PVC lists directories of PersistentVolumeClaims. The pod mounts the volumes read-only.
 	PVC []PVCSourceApplyConfiguration `json:"pvc,omitempty"`
-	// S3 lists places in an S3 object store.
+	// S3 lists directories of an S3 object store, which TensorBoard reads itself.
 	S3 *S3SourceApplyConfiguration `json:"s3,omitempty"`
-	// HTTP lists files to fetch.
+	// HTTP lists files to download once, before TensorBoard starts.
 	HTTP *HTTPSourceApplyConfiguration `json:"http,omitempty"`
 }
 

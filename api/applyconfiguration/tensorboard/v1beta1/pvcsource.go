@@ -9,7 +9,7 @@ package v1beta1
 type PVCSourceApplyConfiguration struct {
 	// Name of the PersistentVolumeClaim.
 	Name *string `json:"name,omitempty"`
-	// SubPath lists directories of the volume. Unset: the whole volume.
+	// SubPath lists directories of the volume, as relative paths without "..". Unset: the whole volume.
 	SubPath []string `json:"subPath,omitempty"`
 }
 

@@ -5,11 +5,12 @@ package v1beta1
 // S3SourceApplyConfiguration represents a declarative configuration of the S3Source type for use
 // with apply.
 //
-// S3Source names places in an S3 object store.
+// S3Source names directories of an S3 object store.
 type S3SourceApplyConfiguration struct {
-	// SecretRef names the Secret with the keys of the store.
+	// SecretRef names the Secret with the keys of the store: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and optional ones
+	// such as AWS_REGION and S3_ENDPOINT. A TensorBoard can use only one Secret.
 	SecretRef *SecretRefApplyConfiguration `json:"secretRef,omitempty"`
-	// URI lists places as s3://BUCKET/PATH.
+	// URI lists the directories as s3://BUCKET/PATH.
 	URI []string `json:"uri,omitempty"`
 }
 

@@ -5,9 +5,9 @@ package v1beta1
 // SchedulePolicyApplyConfiguration represents a declarative configuration of the SchedulePolicy type for use
 // with apply.
 //
-// SchedulePolicy chooses the scheduler. Unset: the cluster's default scheduler.
+// SchedulePolicy chooses the scheduler of a TensorBoard's pod. Unset: the cluster's default scheduler.
 type SchedulePolicyApplyConfiguration struct {
-	// T9kScheduler hands the TensorBoard to the t9k-scheduler.
+	// T9kScheduler makes the t9k-scheduler schedule the pod.
 	T9kScheduler *T9kSchedulerApplyConfiguration `json:"t9kScheduler,omitempty"`
 }
 

@@ -5,7 +5,7 @@ package v1beta1
 // T9kSchedulerApplyConfiguration represents a declarative configuration of the T9kScheduler type for use
 // with apply.
 //
-// T9kScheduler names the queue in which the t9k-scheduler schedules the TensorBoard.
+// T9kScheduler names the queue from which the t9k-scheduler schedules the pod of a TensorBoard.
 type T9kSchedulerApplyConfiguration struct {
 	// Queue is the name of the queue.
 	Queue *string `json:"queue,omitempty"`

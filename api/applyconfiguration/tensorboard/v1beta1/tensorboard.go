@@ -11,8 +11,8 @@ import (
 // TensorBoardApplyConfiguration represents a declarative configuration of the TensorBoard type for use
 // with apply.
 //
-// TensorBoard is a TensorBoard server for the logs of training jobs. It runs as a Deployment and a Service named
-// NAME-tensorboard.
+// TensorBoard runs a TensorBoard server for the logs of training jobs. The operator creates a Deployment and a Service
+// named NAME-tensorboard for it.
 type TensorBoardApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:",inline"`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

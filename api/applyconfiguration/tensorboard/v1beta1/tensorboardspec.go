@@ -9,31 +9,38 @@ import (
 // TensorBoardSpecApplyConfiguration represents a declarative configuration of the TensorBoardSpec type for use
 // with apply.
 //
-// TensorBoardSpec says which logs a TensorBoard shows and how it runs. At least one source of logs is needed.
+// TensorBoardSpec says which logs a TensorBoard shows and how it runs. It needs at least one source of logs, in logDir
+// or in trainingLogFilesets.
 type TensorBoardSpecApplyConfiguration struct {
-	// TrainingLogFilesets lists sources of logs as URLs: t9k://pvc/NAME/SUBPATH and t9k://minio/SECRET/BUCKET/SUBPATH.
-	// Deprecated: use logDir.
+	// TrainingLogFilesets lists sources of logs in the older notation: t9k://pvc/NAME/SUBPATH for a directory of a
+	// PersistentVolumeClaim, and t9k://minio/SECRET/BUCKET/SUBPATH for a directory of an object store. Deprecated: use
+	// logDir.
 	TrainingLogFilesets []string `json:"trainingLogFilesets,omitempty"`
 	// LogDir lists sources of logs.
 	LogDir *LogDirApplyConfiguration `json:"logDir,omitempty"`
-	// Image is the container image that holds the program tensorboard.
+	// Image is a container image that contains the program tensorboard.
 	Image *string `json:"image,omitempty"`
-	// Suspend stops the pod of the TensorBoard. Its other objects stay.
+	// Suspend deletes the pod of the TensorBoard and keeps its other objects. Defaults to false. Users set it to stop
+	// and resume the TensorBoard, and the operator sets it to true if the TensorBoard has been idle for too long.
 	Suspend *bool `json:"suspend,omitempty"`
-	// Scheduler chooses the scheduler. Unset: the cluster's default scheduler.
+	// Scheduler chooses the scheduler of the pod. Unset: the cluster's default scheduler.
 	Scheduler *SchedulePolicyApplyConfiguration `json:"scheduler,omitempty"`
-	// Resources of the TensorBoard's container.
+	// Resources are the requests and limits of the TensorBoard container. Unset: none.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
-	// SecurityContext of the pod. Unset: Pod Security level restricted, as user and group 65532. A value replaces all
-	// of these defaults; the containers still drop all capabilities and cannot gain privileges.
+	// SecurityContext is the security context of the pod. Unset: the pod complies with the Pod Security level
+	// restricted and runs as user and group 65532, unless the operator's setting tensorBoards.user changes this
+	// default. A value replaces the whole default. The containers then still drop all capabilities and cannot gain
+	// privileges.
 	SecurityContext *v1.PodSecurityContext `json:"securityContext,omitempty"`
-	// ImagePullSecrets lists Secrets of the same namespace with which the image is pulled.
+	// ImagePullSecrets lists Secrets of the same namespace with which images are pulled. Unset: those of the
+	// ServiceAccount.
 	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// NodeSelector lists labels that the pod's node must have.
+	// NodeSelector lists labels that the pod's node must have. Unset: any node.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// Tolerations lists the taints of nodes that the pod tolerates.
+	// Tolerations lists the taints of nodes that the pod tolerates. Unset: none.
 	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
-	// ServiceAccountName is the ServiceAccount that the pod runs as. Its token is not mounted. Unset: default.
+	// ServiceAccountName is the name of the ServiceAccount that the pod runs as. Its token is not mounted. Unset: the
+	// ServiceAccount default.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 }
 

@@ -13,11 +13,13 @@ import (
 type TensorBoardStatusApplyConfiguration struct {
 	// Phase is Pending, Running, Suspended or Failed.
 	Phase *tensorboardv1beta1.Phase `json:"phase,omitempty"`
-	// Pod is the pod that runs it; unset while there is none.
+	// Pod is the pod that runs the TensorBoard; unset while there is none.
 	Pod *PodStatusApplyConfiguration `json:"pod,omitempty"`
-	// Conditions holds the latest observations.
+	// Conditions holds the latest observations of the TensorBoard's state: Ready and, unless the operator's setting
+	// tensorBoards.idleAfter is 0s, Idle.
 	Conditions []ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// URL is its address within the cluster. It stays the same when the TensorBoard is suspended and resumed.
+	// URL is the address of the TensorBoard within the cluster. It stays the same when the TensorBoard is suspended and
+	// resumed.
 	URL *string `json:"url,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
