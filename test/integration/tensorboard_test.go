@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -207,11 +208,10 @@ func (r *runningBoard) ServeHTTP(out http.ResponseWriter, _ *http.Request) {
 
 // runBoard creates the pod that the Deployment of a TensorBoard would create, and serves the pod's activity at a
 // loopback address, which is the pod's IP.
-func (w *world) runBoard(name, address string) *runningBoard {
+func (w *world) runBoard(name string) *runningBoard {
 	w.Helper()
 	r := &runningBoard{}
-	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", address, board.ActivityPort))
-	w.Must(err)
+	listener, address := w.listenForActivity()
 	server := &http.Server{Handler: r}
 	w.Cleanup(func() { _ = server.Shutdown(context.Background()) })
 	go func() { _ = server.Serve(listener) }()
@@ -223,6 +223,22 @@ func (w *world) runBoard(name, address string) *runningBoard {
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	})
 	return r
+}
+
+// listenForActivity listens at the port ActivityPort of a loopback address where no test of this or another process
+// does, and returns the address.
+func (w *world) listenForActivity() (listener net.Listener, address string) {
+	w.Helper()
+	for last := 1; last < 255; last++ {
+		address = fmt.Sprintf("127.0.71.%d", last)
+		listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", address, board.ActivityPort))
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			w.Must(err)
+			return listener, address
+		}
+	}
+	w.Fatalf("port %d is in use at all addresses", board.ActivityPort)
+	return nil, ""
 }
 
 func (w *world) awaitIdle(name string, status metav1.ConditionStatus) tensorboard.Condition {
@@ -252,7 +268,7 @@ func TestIdleConditionFollowsReportedActivity(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig, "tensorBoards: {idleAfter: 1h, suspendAfter: 1ns}")
 	w.Create(newBoard("board"))
-	r := w.runBoard("board", "127.0.0.71")
+	r := w.runBoard("board")
 	w.awaitBoard("board", tensorboard.ReasonRunning, "")
 	if c := w.awaitIdle("board", metav1.ConditionFalse); c.Reason != tensorboard.ReasonActive || c.LastProbeTime == nil {
 		t.Errorf("active: %+v", c)
@@ -328,7 +344,7 @@ func TestJobReportsItsTensorBoard(t *testing.T) {
 		t.Errorf("a job has adopted a TensorBoard: %+v", tb.OwnerReferences)
 	}
 	// The job reports that the TensorBoard is ready, and keeps the report after its own end.
-	w.runBoard("train", "127.0.0.72")
+	w.runBoard("train")
 	j := w.awaitBoardReport("train", tensorboard.ReasonRunning)
 	if d := j.Status.TensorBoard; !d.Ready || d.Dependent.Name != "train" || d.Dependent.Kind != "TensorBoard" {
 		t.Errorf("it reports %+v", d)
@@ -358,7 +374,7 @@ func (w *world) useTensorBoards() {
 		ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: batch.TrainingReplicaSpec{Type: "worker", Template: jobs.Role("worker", 1, kubelet.Run).Template}}}}}
 	w.Create(pytorch)
 	w.Create(newBoard("idle"))
-	r := w.runBoard("idle", "127.0.0.73")
+	r := w.runBoard("idle")
 	r.requests.Store(1)
 	r.quietSeconds.Store(1e6)
 	w.Await("the idle TensorBoard is suspended", func() error {
