@@ -77,7 +77,7 @@ test: build ## Run the tests of all modules, except those with a separate target
 .PHONY: e2e
 e2e: export T9K_LOCAL = $(BIN)/t9k-local
 e2e: export T9K = $(BIN)/t9k
-e2e: build ## Run jobs and all examples on the embedded cluster, and start, stop and break clusters of t9k local (3 minutes)
+e2e: build ## Run jobs and all examples on the embedded cluster, and start, stop and break clusters of t9k local (4 minutes)
 	@go test $(TESTFLAGS) -timeout 30m $(CLUSTERS)
 
 .PHONY: test-fast
@@ -101,7 +101,7 @@ test-sim: ## Simulate 5,000 worlds and 12,000 clusters, and explore every order 
 .PHONY: test-faults
 test-faults: export T9K_LOCAL = $(BIN)/t9k-local
 test-faults: export T9K = $(BIN)/t9k
-test-faults: build ## Kill, stop and slow down all components while jobs run (7 minutes)
+test-faults: build ## Kill, stop and slow down all components while jobs run (6 minutes)
 	@go test -vet=off -count 1 -timeout 20m -v ./test/integration -faults -run '^(TestJobs(WithoutFault|Survive)|TestWrongClocks|TestKilledConsoleLosesNoEndedJob)'
 	@go test -vet=off -count 1 -timeout 20m -v ./test/scheduler -faults -run '^TestGangs(WithoutFault|Survive)'
 	@go test -vet=off -count 1 -timeout 20m -v ./test/e2e -faults -run '^Test(JobsEndTheSame|GangsSurvive|JobsContinueAfterAPIServerOutage)'

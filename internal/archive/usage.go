@@ -54,7 +54,7 @@ func (s Span) Check() error {
 	switch {
 	case !s.From.Before(s.To):
 		return fmt.Errorf("the span of time is empty: it begins at %s and ends at %s", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339))
-	case s.Step < 0, s.Step > 0 && s.To.Sub(s.From)/s.Step >= maxSteps:
+	case s.Step < 0, s.Step > 0 && (s.To.Sub(s.From)-1)/s.Step >= maxSteps: // the last step may be shorter
 		return fmt.Errorf("a span of time has up to %d steps", maxSteps)
 	}
 	return nil

@@ -21,15 +21,15 @@ import (
 // FromFile reads settings from a file with the function read. If the path is empty, it passes no text to read, which
 // then returns the defaults. An empty file is an error, because the settings in it were probably lost.
 func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error) {
-	var text []byte
-	if path != "" {
-		var err error
-		if text, err = os.ReadFile(path); err != nil {
-			return nil, fmt.Errorf("reading the configuration: %w", err)
-		}
-		if len(bytes.TrimSpace(text)) == 0 {
-			return nil, fmt.Errorf("the configuration file %s is empty", path)
-		}
+	if path == "" {
+		return read(nil)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, fmt.Errorf("the configuration file %s is empty", path)
 	}
 	settings, err := read(text)
 	if err != nil {

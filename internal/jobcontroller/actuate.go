@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -314,5 +315,5 @@ func shorten(s string) string {
 	if len(s) <= limit {
 		return s
 	}
-	return s[:limit] + " …"
+	return strings.ToValidUTF8(s[:limit], "") + " …" // the cut may have split a character
 }

@@ -86,17 +86,17 @@ func (w *waits) still(pods []types.UID, now time.Time) bool {
 		*w = nil
 		return false
 	}
-	waits, next := false, waits{}
+	waiting, next := false, waits{}
 	for _, pod := range pods {
 		since, known := (*w)[pod]
 		if !known {
 			since = now
 		}
 		next[pod] = since
-		waits = waits || now.Before(since.Add(vanishedWait))
+		waiting = waiting || now.Before(since.Add(vanishedWait))
 	}
 	*w = next
-	return waits
+	return waiting
 }
 
 func hasEnded(r *batch.ReplicaStatus) bool {

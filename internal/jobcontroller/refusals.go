@@ -63,13 +63,13 @@ func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	}
 	switch {
 	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name && live.DeletionTimestamp != nil:
-		return fmt.Sprintf("the one of the previous %s has not ended yet; the job continues when it has", owner)
+		return fmt.Sprintf("an object of that name belongs to the previous %s and has not ended yet; the job continues when it has", owner)
 	case ref != nil && ref.Kind == job.Kind && ref.Name == job.Name:
-		return fmt.Sprintf("the one of the previous %s, which was deleted, still exists; the job continues when the cluster has deleted it", owner)
+		return fmt.Sprintf("an object of that name belongs to the previous %s, which was deleted; the job continues when the cluster has deleted the object", owner)
 	case live.DeletionTimestamp != nil:
-		return fmt.Sprintf("the name is taken by one that belongs to %s and is being deleted; the job continues when it is gone", owner)
+		return fmt.Sprintf("an object of that name belongs to %s and is being deleted; the job continues when it is gone", owner)
 	}
-	return fmt.Sprintf("the name is taken by one that belongs to %s; delete or rename that, or the job", owner)
+	return fmt.Sprintf("an object of that name belongs to %s; delete or rename that object or the job", owner)
 }
 
 // refused reports whether the API server would refuse a repeated request with the same error.

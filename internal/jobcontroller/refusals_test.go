@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,16 +86,29 @@ func TestMessageNamesTheOwnerOfATakenName(t *testing.T) {
 		return o
 	}
 	for want, live := range map[string]*metav1.PartialObjectMetadata{
-		`the previous GenericJob "mnist" has not ended yet; the job continues`:                by("GenericJob", "mnist", &now),
-		`the previous GenericJob "mnist", which was deleted, still exists`:                    by("GenericJob", "mnist", nil),
+		`the previous GenericJob "mnist" and has not ended yet; the job continues`:            by("GenericJob", "mnist", &now),
+		`the previous GenericJob "mnist", which was deleted; the job continues`:               by("GenericJob", "mnist", nil),
 		`belongs to Deployment "web" and is being deleted; the job continues`:                 by("Deployment", "web", &now),
-		`belongs to GenericJob "other"; delete or rename that, or the job`:                    by("GenericJob", "other", nil),
-		`belongs to nobody (it has no controller); delete or rename that, or the job`:         by("", "", nil),
-		`belongs to PyTorchTrainingJob "mnist"; delete or rename that, or the job`:            by("PyTorchTrainingJob", "mnist", nil),
+		`belongs to GenericJob "other"; delete or rename that object or the job`:              by("GenericJob", "other", nil),
+		`belongs to nobody (it has no controller); delete or rename that object or the job`:   by("", "", nil),
+		`belongs to PyTorchTrainingJob "mnist"; delete or rename that object or the job`:      by("PyTorchTrainingJob", "mnist", nil),
 		`belongs to nobody (it has no controller) and is being deleted; the job continues wh`: by("", "", &now),
 	} {
 		if got := nameTaken(live, job); !strings.Contains(got, want) {
 			t.Errorf("%q does not contain %q", got, want)
 		}
+	}
+}
+
+// TestShortenKeepsCharactersWhole verifies that a message that is cut within a character remains valid UTF-8, because
+// the API server refuses an event with other text.
+func TestShortenKeepsCharactersWhole(t *testing.T) {
+	for _, long := range []string{strings.Repeat("ä", 600), "x" + strings.Repeat("ä", 600)} {
+		if got := shorten(long); !utf8.ValidString(got) || len(got) > 1024 || !strings.HasPrefix(long, strings.TrimSuffix(got, " …")) {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := shorten("short"); got != "short" {
+		t.Errorf("%q", got)
 	}
 }

@@ -158,7 +158,7 @@ func chooseNetworks() (pods, services netip.Prefix, err error) {
 	}
 	pods, services, ok := pickNetworks(used, rand.IntN)
 	if !ok {
-		return pods, services, errors.New("no free network found for pods between 10.160.0.0 and 10.191.255.255: the host has routes to all of it")
+		return pods, services, errors.New("no network between 10.160.0.0 and 10.191.255.255 is free for pods and Services: the host has routes to all that were tried")
 	}
 	return pods, services, nil
 }

@@ -217,7 +217,7 @@ func (s *Supervisor) supervise(ctx context.Context, c *supervisedComponent) {
 			logger.Info("Completed a step")
 			return
 		}
-		if time.Since(began) > steadyAfter || c.consumeKilled() {
+		if killed := c.consumeKilled(); killed || time.Since(began) > steadyAfter {
 			delay = firstBackoff
 		}
 		if !c.isWanted() {

@@ -24,7 +24,7 @@ var (
 var (
 	ControllerWaiting = Definition{
 		Name: "t9k_controller_waiting", Type: Gauge, Program: Operator,
-		Help: "1 for each controller that has not started, since a resource that it reads is missing or forbidden.",
+		Help: "1 for each controller that has not started, because a resource that it reads is missing or forbidden.",
 		Labels: []Label{{"controller", "name of the controller"},
 			{"resource", "kind and group that is missing or forbidden, for example TensorBoard.tensorstack.dev; empty if the controller waits for something else"}},
 	}
@@ -128,7 +128,7 @@ var (
 	}
 	ConsoleViewers = Definition{
 		Name: "t9k_console_viewers", Type: Gauge, Program: Console,
-		Help: "Open pages that get their changes, and open logs.", Labels: []Label{labelPage},
+		Help: "Pages and logs that are open in browsers and are kept up to date.", Labels: []Label{labelPage},
 	}
 	ConsoleReviews = Definition{
 		Name: "t9k_console_reviews_total", Type: Counter, Program: Console,

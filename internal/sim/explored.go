@@ -313,7 +313,8 @@ func (p *exploredWorld) nodeFor(pod *corev1.Pod) string {
 	return "spare"
 }
 
-// pass makes the operator handle the job, with at most one fault.
+// pass makes the operator handle the job, not before its wake-up time. Call s.n, counted from 1, has the fault s.fault;
+// if s.n is 0, no call has one. If the operator dies, a new one takes its place.
 func (p *exploredWorld) pass(s step) {
 	o := p.leader
 	if o.wake.After(p.w.now) {

@@ -128,7 +128,7 @@ func (w *world) endsSince(name string, since time.Time) int {
 	for k, t := range pods {
 		counted := k+1 == len(pods) || !pods[k+1].created.Before(since) // the end time of a deleted pod is not known
 		consequence := !t.success && w.restartsAll()                    // whatever its exit code is
-		if t.selfEnded && (consequence || w.wanted(name, &t)) && (counted || !t.end.Before(since)) {
+		if t.selfEnded && (consequence || w.wanted(name, &t)) && counted {
 			n++
 		}
 	}

@@ -29,7 +29,7 @@ type truth struct {
 	success   bool
 	exit      int32
 	// created is when the pod was created.
-	created, end time.Time
+	created time.Time
 	// ambiguous is true if the pod ended by itself and its end may or may not count: the pod was removed and the end
 	// may not have been observed, or debug mode discarded the end.
 	ambiguous bool

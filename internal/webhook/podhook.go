@@ -8,6 +8,7 @@ import (
 	"time"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -132,8 +133,8 @@ func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded
 	switch {
 	case at < 0:
 		c.Webhooks = append(c.Webhooks, want)
-	case len(c.Webhooks[at].MatchConditions) == 1 && c.Webhooks[at].MatchConditions[0] == want.MatchConditions[0]:
-		return false
+	case len(c.Webhooks[at].MatchConditions) == len(want.MatchConditions) && equality.Semantic.DeepDerivative(want, c.Webhooks[at]):
+		return false // the live webhook has more fields, because the API server has set defaults
 	default:
 		c.Webhooks[at] = want
 	}

@@ -116,31 +116,34 @@ func TestPodHookFollowsQueues(t *testing.T) {
 		what    string
 		queues  []scheduling.Queue
 		broken  error
+		service string // of the webhook of jobs
 		hook    string // the suffix of its condition; empty if there is no hook
 		patches int
 	}{
-		{"no queue bounds pods", []scheduling.Queue{named("a", "")}, nil, "", 0},
-		{"one does", []scheduling.Queue{named("a", ""), named("b", "small")}, nil, "in ['b']", 1},
-		{"nothing changes", []scheduling.Queue{named("b", "small")}, nil, "in ['b']", 1},
-		{"queues cannot be read", nil, errors.New("forbidden"), "in ['b']", 1},
-		{"another one does", []scheduling.Queue{named("b", "small"), named("a", "large")}, nil, "in ['a','b']", 2},
-		{"none does any more", nil, nil, "", 3},
+		{"no queue bounds pods", []scheduling.Queue{named("a", "")}, nil, "one", "", 0},
+		{"one does", []scheduling.Queue{named("a", ""), named("b", "small")}, nil, "one", "in ['b']", 1},
+		{"nothing changes", []scheduling.Queue{named("b", "small")}, nil, "one", "in ['b']", 1},
+		{"queues cannot be read", nil, errors.New("forbidden"), "one", "in ['b']", 1},
+		{"another one does", []scheduling.Queue{named("b", "small"), named("a", "large")}, nil, "one", "in ['a','b']", 2},
+		{"the Service changes", []scheduling.Queue{named("b", "small"), named("a", "large")}, nil, "two", "in ['a','b']", 3},
+		{"none does any more", nil, nil, "two", "", 4},
 	} {
 		c.queues, c.broken = step.queues, step.broken
+		c.config.Webhooks[0].ClientConfig.Service.Name = step.service
 		if err := h.ensure(t.Context()); (err != nil) != (step.broken != nil) {
 			t.Errorf("%s: %v", step.what, err)
 		}
-		condition, at := "", ""
+		condition, at, service := "", "", ""
 		for _, w := range c.config.Webhooks {
 			if w.Name == podHookName {
-				condition, at = w.MatchConditions[0].Expression, *w.ClientConfig.Service.Path
+				condition, at, service = w.MatchConditions[0].Expression, *w.ClientConfig.Service.Path, w.ClientConfig.Service.Name
 			}
 		}
 		if !strings.HasSuffix(condition, step.hook) || (condition == "") != (step.hook == "") || c.patches != step.patches {
 			t.Errorf("%s: the condition is %q after %d patches", step.what, condition, c.patches)
 		}
-		if condition != "" && at != PodPath {
-			t.Errorf("%s: it is called at %s", step.what, at)
+		if condition != "" && (at != PodPath || service != step.service) {
+			t.Errorf("%s: it is called at %s of the Service %s", step.what, at, service)
 		}
 		if *c.config.Webhooks[0].ClientConfig.Service.Path != Path {
 			t.Errorf("%s: the webhook of jobs is called at %s", step.what, *c.config.Webhooks[0].ClientConfig.Service.Path)

@@ -30,7 +30,7 @@ func TestAttemptsInLogs(t *testing.T) {
 	b.reachable()
 	b.click(`nav[aria-label=Attempts] a:nth-child(2)`)
 	b.at("/history/vision-restarted/logs?replica=worker-1&attempt=1")
-	b.shows("12 lines; the archive has no more", "the archive has the end of this log alone")
+	b.shows("12 lines; the archive has no more", "the archive has only the end of this log")
 	b.looksGood()
 	if n := evaluate[int](b, "document.querySelectorAll('#log b').length"); n != 0 {
 		t.Errorf("the only replica is named before %d lines", n)

@@ -43,7 +43,7 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w.contains("get of a job", out, "seen")
 	out, errOut = w.start("", "describe", "--as=alice", "seen").ends(0)
 	w.contains("describe", out, "seen", "Roles:")
-	w.contains("describe", errOut, "Some of it is missing")
+	w.contains("describe", errOut, "Not shown: ")
 	w.contains("get of a job that does not exist", w.fails("get", "--as=alice", "sen"), "did you mean seen?", "Not listed: pytorchtrainingjobs")
 	w.contains("get of a kind that is forbidden", w.fails("get", "--as=alice", "ptj/seen"), "getting ptj/seen", "forbidden")
 	w.contains("get by a user without any right", w.fails("get", "--as=bob"), append(plurals(), "listing jobs", "forbidden")...)

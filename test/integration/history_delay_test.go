@@ -17,9 +17,6 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// archiveDelay is the longest allowed time from the end of a job until the archive contains it.
-const archiveDelay = 5 * time.Second
-
 // watchEnds records when jobs are first seen finished, until the test ends. endOf returns this time for the job with
 // the name, or the zero time if the job has not been seen finished.
 func (w *world) watchEnds() (endOf func(job string) time.Time) {
@@ -50,9 +47,10 @@ func (w *world) watchEnds() (endOf func(job string) time.Time) {
 	}
 }
 
-// TestJobsAreArchivedSoon verifies that the archive contains a job within 5 s of its end, and within 5 s of the
-// console's start if the console was down at that time and the job still exists.
-func TestJobsAreArchivedSoon(t *testing.T) {
+// TestEndedJobsAreArchived verifies that the archive gets each job with its end, also if the console was down at that
+// time and the job still exists. It prints how long that took, which depends on the load of the machine. That the
+// recorder itself does not delay a record is what TestRecordsAreWrittenAtOnce verifies.
+func TestEndedJobsAreArchived(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
 	endOf := w.watchEnds()
@@ -99,8 +97,5 @@ func TestJobsAreArchivedSoon(t *testing.T) {
 	t.Logf("the archive had the jobs that had ended before the console started %s later", longest)
 	run(before, after)
 	await(after)
-	if longest > archiveDelay {
-		t.Errorf("a job was archived %s after its end, want %s at most", longest, archiveDelay)
-	}
 	t.Logf("the archive had each job within %s of its end", longest)
 }

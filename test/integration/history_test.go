@@ -157,7 +157,7 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 			return nil
 		})
 	}
-	if code, body := viewer.call("GET", "/api/v1/history/jobs?limit=many", nil); code != 400 || !strings.Contains(body, "a number up to 1000") {
+	if code, body := viewer.call("GET", "/api/v1/history/jobs?limit=many", nil); code != 400 || !strings.Contains(body, "a number from 1 to 1000") {
 		t.Errorf("a wrong parameter: %d %s", code, body)
 	}
 

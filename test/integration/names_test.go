@@ -133,7 +133,7 @@ func TestJobWaitsForThePodsOfItsPredecessor(t *testing.T) {
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	w.Await("the job reports that a pod of the previous one has not ended", func() error {
 		c := jobs.Condition(w.job("job"), batch.JobRunningCondition)
-		if c.Reason != batch.ReasonNameTaken || !strings.Contains(c.Message, `the one of the previous GenericJob "job" has not ended yet`) {
+		if c.Reason != batch.ReasonNameTaken || !strings.Contains(c.Message, `belongs to the previous GenericJob "job" and has not ended yet`) {
 			return fmt.Errorf("its condition is %s: %s", c.Reason, c.Message)
 		}
 		if strings.Contains(c.Message, "delete or rename") {

@@ -217,7 +217,7 @@ spec:
 {{- end -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-# With kube-scheduler's own limits, 50 pods would start in a second.
+# With kube-scheduler's own limits, only 50 pods could start in a second.
 clientConnection:
   qps: 1000
   burst: 2000

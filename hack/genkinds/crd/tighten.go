@@ -5,9 +5,9 @@ import "go.yaml.in/yaml/v3"
 // name is the pattern of a DNS label.
 const name = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
-// tighten makes a pod template's schema require what the API server requires of every pod and what the schema generated
-// from Kubernetes' types does not require. Schema checks cost almost nothing, whereas a CEL rule that reads a template
-// costs about half a millisecond for each write.
+// tighten adds requirements to the schema of a pod template: some that the API server has for every pod and that the
+// schema generated from Kubernetes' types lacks. Schema checks cost almost nothing, whereas a CEL rule that reads a
+// template costs about half a millisecond for each write.
 func tighten(template *yaml.Node) {
 	require(template, "spec")
 	spec := value(template, "properties", "spec", "properties")

@@ -85,7 +85,7 @@ func (s *Store) Claim(ctx context.Context, uid string) error {
 		var owner string
 		tx.row(`SELECT uid FROM cluster`, nil, &owner)
 		if tx.err == nil && owner != uid {
-			return fmt.Errorf("it is that of the cluster %s, and this cluster is %s: give each cluster an archive of its own", owner, uid)
+			return fmt.Errorf("it belongs to the cluster with the UID %s, and the UID of this cluster is %s: give each cluster its own archive", owner, uid)
 		}
 		return tx.err
 	})

@@ -343,7 +343,7 @@ func TestArchiveIsOfOneCluster(t *testing.T) {
 			switch {
 			case i == owner && err != nil:
 				t.Errorf("%s cannot have its archive: %v", uid, err)
-			case i != owner && (errs[i] == nil || err == nil || !strings.Contains(err.Error(), "that of the cluster "+uid+", and this cluster is uid-"+fmt.Sprint(i))):
+			case i != owner && (errs[i] == nil || err == nil || !strings.Contains(err.Error(), "belongs to the cluster with the UID "+uid+", and the UID of this cluster is uid-"+fmt.Sprint(i))):
 				t.Errorf("uid-%d got the archive of %s, too: %v, then %v", i, uid, errs[i], err)
 			}
 		}

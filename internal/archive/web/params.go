@@ -75,8 +75,8 @@ func (p *params) count(name string, otherwise, limit int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > limit {
-		p.wrong(name, "a number up to "+strconv.Itoa(limit))
+	if err != nil || n < 1 || n > limit {
+		p.wrong(name, "a number from 1 to "+strconv.Itoa(limit))
 		return otherwise
 	}
 	return n
@@ -85,7 +85,7 @@ func (p *params) count(name string, otherwise, limit int) int {
 func (p *params) cursor(name string) archive.Cursor {
 	c, err := archive.ParseCursor(p.Get(name))
 	if err != nil {
-		p.wrong(name, "what next was in the answer before")
+		p.wrong(name, "the value of next in an earlier response")
 	}
 	return c
 }

@@ -85,7 +85,7 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 		{"a list of nothing", rights{}, "/api/v1/history/jobs", 200, `{"jobs":[],"more":false}`, "blue"},
 		{"a list of a hidden namespace", blue, "/api/v1/history/jobs?namespace=red", 200, `{"jobs":[],"more":false}`, "red"},
 		{"the next page", all, "/api/v1/history/jobs?limit=1&after=1769155200000.red", 200, `"namespace":"blue"`, "red"},
-		{"a page that nobody has named", all, "/api/v1/history/jobs?after=2", 400, "what next was in the answer before", "blue"},
+		{"a page that nobody has named", all, "/api/v1/history/jobs?after=2", 400, "the value of next in an earlier response", "blue"},
 		{"an outcome", all, "/api/v1/history/jobs?outcome=Deleted", 200, `{"jobs":[],"more":false}`, "blue"},
 		{"a page of a list", all, "/api/v1/history/jobs?limit=1", 200, `"more":true`, "blue"},
 		{"a job", blue, "/api/v1/history/jobs/blue", 200, `"exitCode":1`, "red"},

@@ -71,7 +71,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 	d.Ages, ages = c.Ages(ctx, j)
 	d.Events, events = eventsOfAll(ctx, c, j)
 	if err := errors.Join(ages, events); err != nil {
-		fmt.Fprintf(p.ErrOut, "Some of it is missing: %v\n", err)
+		fmt.Fprintf(p.ErrOut, "Not shown: %v\n", err)
 	}
 	return kit.PrintLines(p.Out, d.Lines(time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()))
 }

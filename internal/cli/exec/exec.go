@@ -157,7 +157,10 @@ func replicaOf(j *kit.Job, o *options) (pod, container string, err error) {
 		return "", "", err
 	}
 	r := sel.Roles[0]
-	if o.rank < 0 || o.rank >= r.Replicas {
+	switch {
+	case r.Replicas == 0:
+		return "", "", fmt.Errorf("role %q has no replicas", r.Name)
+	case o.rank < 0 || o.rank >= r.Replicas:
 		return "", "", fmt.Errorf("rank %d is out of range: role %q has ranks 0 to %d", o.rank, r.Name, r.Replicas-1)
 	}
 	return engine.ReplicaName(normal.Name, r.Name, o.rank), r.Container, nil

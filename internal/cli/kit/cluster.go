@@ -55,7 +55,7 @@ func (p *Program) Connect() (*Cluster, error) {
 	config.UserAgent = FieldManager
 	config.WarningHandler = rest.NewWarningWriter(p.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	c := &Cluster{Config: config, Name: p.nameOf(config)}
-	if c.Namespace, c.Chosen, err = p.Flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+	if c.Namespace, _, err = p.Flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	c.Chosen = *p.Flags.Namespace != ""

@@ -85,8 +85,13 @@ func (p *Program) Again(c *Cluster, namespace, verb string) string {
 	case p.kubeconfig != "":
 		parts = append(parts, "--kubeconfig", p.kubeconfig)
 	}
-	if context := *p.Flags.Context; context != "" {
-		parts = append(parts, "--context", context)
+	for _, f := range []struct {
+		name  string
+		value *string
+	}{{"--context", p.Flags.Context}, {"--cluster", p.Flags.ClusterName}, {"--server", p.Flags.APIServer}} {
+		if *f.value != "" {
+			parts = append(parts, f.name, *f.value)
+		}
 	}
 	return strings.Join(parts, " ")
 }

@@ -25,7 +25,7 @@ func Command(p *kit.Program) *cobra.Command {
 The command looks for t9k-local in its own directory and then on PATH.`,
 		Example:            p.Example("t9k local up", "t9k local status", "t9k local down"),
 		DisableFlagParsing: true,
-		ValidArgs:          []string{"up", "status", "logs", "down", "reset", "kubeconfig"},
+		ValidArgs:          []string{"up", "status", "logs", "console", "down", "reset", "kubeconfig", "list"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := findProgram()
 			if err != nil {

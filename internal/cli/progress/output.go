@@ -97,10 +97,7 @@ func (d *display) startOutputs(ctx context.Context, observe func(topic)) {
 		if err != nil {
 			continue // the spec is invalid, and the job's conditions give the reason
 		}
-		before := ""
-		if len(d.tracks) > 1 {
-			before = t.Ref() + " "
-		}
+		before := d.before(t)
 		d.out.width = max(d.out.width, utf8.RuneCountInString(before)+sel.Width)
 		d.out.streamers[t] = &output.Streamer{Cluster: d.cluster, Job: t.Job, Selection: sel, Emit: func(l output.Line) {
 			select {
@@ -110,6 +107,14 @@ func (d *display) startOutputs(ctx context.Context, observe func(topic)) {
 		}}
 		observe(topic{track: t, about: ofOutput})
 	}
+}
+
+// before returns what precedes the name of a replica of a job in a line of output: the job, if there are several.
+func (d *display) before(t *track) string {
+	if len(d.tracks) > 1 {
+		return t.Ref() + " "
+	}
+	return ""
 }
 
 // selection returns the replicas of a job whose output is shown.
@@ -172,7 +177,7 @@ func (d *display) takeOutputPods(ctx context.Context, n update) {
 		return
 	}
 	for _, r := range s.Selection.Replicas() { // a user may not be allowed to read pods
-		d.takeLine(jobLine{output.Line{Replica: r, Text: output.Missing(n.Err), Remark: true}, r.String()})
+		d.takeLine(jobLine{output.Line{Replica: r, Text: output.Missing(n.Err), Remark: true}, d.before(n.About.track) + r.String()})
 		return
 	}
 }

@@ -35,7 +35,7 @@ func table(queues []scheduling.Queue, now time.Time) view.Table {
 // runningGroups returns a table of groups with bound pods.
 func runningGroups(groups []*scheduling.PodGroup, now time.Time) view.Table {
 	if len(groups) == 0 {
-		return view.Table{Rows: [][]view.Cell{view.Plainly("nobody")}}
+		return view.Table{Rows: [][]view.Cell{view.Plainly("none")}}
 	}
 	t := view.Table{Header: []string{"GROUP", "RUNNING", "PRIORITY", "AGE", "ALLOCATED"}, Text: true}
 	for _, g := range groups {
@@ -82,7 +82,7 @@ func describe(q *scheduling.Queue, style view.Style, width int) []string {
 		view.Plainly("Preemptible", map[bool]string{true: "by queues of higher priority", false: "no"}[q.Spec.Preemptible == nil || *q.Spec.Preemptible]),
 	}}
 	if q.Spec.MaxDuration != "" {
-		facts.Rows = append(facts.Rows, view.Plainly("Longest", q.Spec.MaxDuration))
+		facts.Rows = append(facts.Rows, view.Plainly("Max duration", q.Spec.MaxDuration))
 	}
 	if q.Spec.ResourceShapeProfile != "" {
 		facts.Rows = append(facts.Rows, view.Plainly("Largest pod", largestPod(q)))

@@ -87,6 +87,8 @@ func New(j *kit.Job, o Options) (*Selection, error) {
 	switch {
 	case len(s.Roles) == 0:
 		return nil, fmt.Errorf("%s has no role %q; it has: %s", j.Ref(), o.Role, strings.Join(roles, ", "))
+	case len(ranks) > 0 && most == 0:
+		return nil, fmt.Errorf("%s has no replicas in the selected roles", j.Ref())
 	case len(ranks) > 0 && slices.Max(ranks) >= most:
 		return nil, fmt.Errorf("rank %d is out of range: ranks are 0 to %d", slices.Max(ranks), most-1)
 	}
@@ -107,8 +109,8 @@ func hasContainer(spec *corev1.PodSpec, name string) error {
 	return fmt.Errorf("no container %q; it has: %s", name, strings.Join(names, ", "))
 }
 
-// maxRanges is greater than every rank that --rank accepts. It limits the length of a range.
-const maxRanges = 1_000_000
+// maxRank is greater than every rank that --rank accepts. It limits the length of a range.
+const maxRank = 1_000_000
 
 // parseRanks parses ranks and ranges such as 0 or 0-3. It returns nil for an empty list.
 func parseRanks(list []string) ([]int, error) {
@@ -120,7 +122,7 @@ func parseRanks(list []string) ([]int, error) {
 		if err == nil && isRange {
 			b, err = strconv.Atoi(to)
 		}
-		if err != nil || a < 0 || b < a || b >= maxRanges {
+		if err != nil || a < 0 || b < a || b >= maxRank {
 			return nil, fmt.Errorf("--rank %s: write a rank such as 0 or a range such as 0-3", item)
 		}
 		for rank := a; rank <= b; rank++ {

@@ -37,7 +37,7 @@ func waitingPods(ctx context.Context, c *kit.Cluster, namespace string) ([]*core
 // Table renders waiting groups in order.
 func Table(waiting []observed.Waiter, now time.Time, style view.Style, width int) []string {
 	if len(waiting) == 0 {
-		return []string{"  nobody"}
+		return []string{"  none"}
 	}
 	t := view.Table{Header: []string{"", "GROUP", "PODS", "PRIORITY", "AGE", "WHY"}, Text: true}
 	for i, w := range waiting {

@@ -87,7 +87,7 @@ func TestWaitersAreListedInOrder(t *testing.T) {
 			t.Errorf("the place of %s: %q, want %q", name, got, want)
 		}
 	}
-	if text := Table(nil, noon, view.Style{}, 0); len(text) != 1 || text[0] != "  nobody" {
+	if text := Table(nil, noon, view.Style{}, 0); len(text) != 1 || text[0] != "  none" {
 		t.Errorf("without waiting groups: %q", text)
 	}
 }

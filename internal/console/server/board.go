@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/forward"
 )
 
-// boardPage redirects to a TensorBoard, or explains why it is not available.
+// boardPage is the model of the template board: it links to a TensorBoard, or explains why it is not available.
 type boardPage struct {
 	view.JobRow
 	Title, Why, Command string

@@ -185,7 +185,7 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
-	want := "w-0: --- the archive has the end of this log alone ---\nw-0: first\nw-0: no time\nw-1/main: other\n!w-0: Traceback (most recent call last):\nw-0#2: again" // a container without output has no lines
+	want := "w-0: --- the archive has only the end of this log ---\nw-0: first\nw-0: no time\nw-1/main: other\n!w-0: Traceback (most recent call last):\nw-0#2: again" // a container without output has no lines
 	if got := show(0); got != want {
 		t.Errorf("%s\n\nwant\n%s", got, want)
 	}

@@ -127,7 +127,7 @@ func HistoryLines(list *archive.LogList, selected *ArchivedLogs) []HistoryLine {
 			remarks = append(remarks, fmt.Sprintf("attempt %d, created at %s", archive.Ordinal(l.Attempt), l.Created.UTC().Format(time.RFC3339)))
 		}
 		if l.Cut {
-			remarks = append(remarks, "the archive has the end of this log alone")
+			remarks = append(remarks, "the archive has only the end of this log")
 		}
 		all = append(all, linesOf(l, l.Source(len(containers[name]) > 1), ColourOf(order[name]), remarks)...)
 		sources++

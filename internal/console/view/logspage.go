@@ -22,7 +22,7 @@ type LogFilter struct {
 	// State is logFailed or logRunning; empty for any state. Times is true if the page shows the timestamps of lines.
 	State string
 	Times bool
-	// Problem explains why the filter cannot be parsed; empty if it can. A filter with a problem selects nothing.
+	// Problem explains why the filter is invalid; empty if it is valid. An invalid filter selects nothing.
 	Problem string
 	ranks   [][2]int
 }

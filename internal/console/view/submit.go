@@ -141,7 +141,7 @@ func Submit(in *SubmitInput) SubmitPage {
 	case in.Problem == "":
 		p.Summary = "No faults. The cluster accepts it."
 	default:
-		p.Summary = "No faults, but the cluster could not be asked whether it accepts it."
+		p.Summary = "No faults in the text, but a request to the cluster failed."
 	}
 	if at := templated.FindStringIndex(in.Text); len(in.Faults) > 0 && at != nil {
 		p.Hint = fmt.Sprintf("Line %d has %s, a variable of a template. The console submits manifests as they are: fill in variables first.",

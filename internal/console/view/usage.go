@@ -16,9 +16,11 @@ import (
 // UsageFilter selects the contents of the usage page. It is part of the URL.
 type UsageFilter struct {
 	By archive.By
-	// Resource is the resource to show; empty selects the most used one.
+	// Resource is the resource to show; empty selects the most used one. Namespace is the only namespace to count; empty
+	// for all.
 	Resource, Namespace string
-	// From and To have the format of the URL: days such as 2026-01-31, or times.
+	// From and To have the format of the URL: days such as 2026-01-31, or times. An empty From selects the last
+	// defaultDays days, and an empty To means now.
 	From, To string
 }
 

@@ -45,10 +45,11 @@ func New() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "t9k local"},
 		Short:       "Run a Kubernetes cluster on this machine",
 		Long: `Run a real Kubernetes on this machine: etcd, API server, controller manager,
-scheduler, kubelet, DNS and the t9k-operator, all in this one program. You install
-nothing else, and the cluster changes nothing outside of its own directory. Pods run
-as processes of this machine, without images. This separates their names, networks
-and files, but does not protect the machine from them.`,
+scheduler, kubelet, DNS, the t9k-operator and the console, all in this one program.
+You install nothing else. The files of the cluster are in its own directory; outside
+of it, the cluster creates only host directories that pods mount. Pods run as
+processes of this machine, without images. This separates their names, networks and
+files, but does not protect the machine from them.`,
 		Example: `  t9k local up
   t9k run -f job.yaml
   t9k local down`,

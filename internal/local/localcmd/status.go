@@ -130,7 +130,7 @@ func listOne(cmd *cobra.Command, out io.Writer, name string) error {
 		case err == nil && s.Ready():
 			state = "Ready"
 		case err == nil && s.Shutdown != nil:
-			state = "Ending"
+			state = "Stopping"
 		case err != nil || slices.ContainsFunc(s.Components, func(c local.ComponentStatus) bool { return c.State == local.StateNotReady }):
 			state = "NotReady"
 		}

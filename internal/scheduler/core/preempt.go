@@ -294,7 +294,9 @@ func (r *round) takeAway(units []evictionUnit) {
 // smallPlan is the largest product of units and pods for which giveBack may plan the whole gang again.
 const smallPlan = 256
 
-// reprieve gives back the units that the group does not need, the most valuable first, and returns the others.
+// reprieve gives back the units that the planned group does not need, and returns the others. It first tries all units
+// on nodes that the plan does not use, together, and then each remaining unit, the most valuable first. Tied units are
+// not given back. The group remains planned, possibly on other nodes.
 func (r *round) reprieve(g *Group, n need, pods []*Pod, out []evictionUnit) []evictionUnit {
 	used := map[string]bool{}
 	for _, at := range r.planned(g) {

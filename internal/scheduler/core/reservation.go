@@ -64,7 +64,7 @@ func (r *round) waitFor(d *Decision, res *Reservation) {
 		}
 	}
 	if res.Evicts {
-		d.refuse(Preempting, "waits for the end of %s of lower queues, which the scheduler evicts for it", count(left, "pod"))
+		d.refuse(Preempting, "waits for the end of %s; the scheduler evicts pods of lower queues for it", count(left, "pod"))
 	} else {
 		d.refuse(Reserved, "room is reserved for it: it waits for the end of %s", count(left, "pod"))
 	}

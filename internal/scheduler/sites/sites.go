@@ -116,9 +116,9 @@ func (t *taintedNodes) String() string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("1 node that its labels allow has the taint %s, which its pods do not tolerate: let them tolerate it", t.first.ToString())
+		return fmt.Sprintf("1 node that its node selector and affinity allow has the taint %s, which its pods do not tolerate: let them tolerate it", t.first.ToString())
 	default:
-		return fmt.Sprintf("%d nodes that its labels allow have taints that its pods do not tolerate, such as %s: let them tolerate it", t.n, t.first.ToString())
+		return fmt.Sprintf("%d nodes that its node selector and affinity allow have taints that its pods do not tolerate, such as %s: let them tolerate it", t.n, t.first.ToString())
 	}
 }
 

@@ -29,7 +29,7 @@ func TestSitesFollowLabelsAndTaints(t *testing.T) {
 	in := func(domain string, count int) core.Site {
 		return core.Site{Room: core.Resources{"cpu": 4000}, Domain: domain, Count: count}
 	}
-	const tainted = "1 node that its labels allow has the taint mine:NoSchedule, which its pods do not tolerate: let them tolerate it"
+	const tainted = "1 node that its node selector and affinity allow has the taint mine:NoSchedule, which its pods do not tolerate: let them tolerate it"
 	for name, test := range map[string]struct {
 		selector *metav1.LabelSelector // the selector of the queue
 		spec     corev1.PodSpec

@@ -158,8 +158,9 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 	return d
 }
 
-// securityContext returns the spec's security context or, by default, one that Pod Security's level restricted accepts.
-// The default names a user, because most images with TensorBoard otherwise run as root.
+// securityContext returns the spec's security context or, by default, one that the Pod Security level restricted
+// accepts. The default names a user, because most images with TensorBoard otherwise run as root. If o.User is 0, the
+// default is nil, and the image decides.
 func securityContext(tb *tensorboard.TensorBoard, o Settings) *corev1.PodSecurityContext {
 	if tb.Spec.SecurityContext != nil {
 		return tb.Spec.SecurityContext

@@ -96,7 +96,7 @@ func NewProxyCommand() *cobra.Command {
 	var listen, activity, to string
 	cmd := &cobra.Command{
 		Use:    board.ProxyCommand,
-		Short:  "Pass requests on to a TensorBoard and note when they come; runs in the pods of TensorBoards",
+		Short:  "Pass requests on to TensorBoard and report the time since the last one; runs in the pods of TensorBoards",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -4,11 +4,12 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
@@ -333,8 +334,14 @@ func (h *History) Attempts(replica string) []*corev1.Pod {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b *corev1.Pod) int { return strings.Compare(AttemptOf(a), AttemptOf(b)) })
+	slices.SortFunc(out, func(a, b *corev1.Pod) int { return cmp.Compare(attempt(a), attempt(b)) })
 	return out
+}
+
+// attempt returns AttemptOf as a number; 0 if it is none.
+func attempt(p *corev1.Pod) int {
+	n, _ := strconv.Atoi(AttemptOf(p))
+	return n
 }
 
 // AttemptOf returns the number of a pod's attempt, which is the value of a label.

@@ -1,4 +1,5 @@
--- Lists are in the order of creation and go on after a job. Those of one place, queue or user read an index of their own.
+-- Lists of jobs are in the order of creation, and a page continues after a job. The lists of a kind and namespace, of a
+-- queue and of a user each read one index.
 CREATE INDEX jobs_place ON jobs (kind, namespace, created, uid);
 CREATE INDEX jobs_queue ON jobs (queue, created, uid);
 CREATE INDEX jobs_user ON jobs (username, created, uid);

@@ -1,2 +1,2 @@
--- The only row says which cluster's history this is. Without it, no cluster has claimed the archive yet.
+-- The row has the UID of the cluster to which the archive belongs. There is none until a cluster claims the archive.
 CREATE TABLE cluster (number INTEGER PRIMARY KEY CHECK (number = 1), uid TEXT NOT NULL);
