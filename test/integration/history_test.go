@@ -217,7 +217,7 @@ func TestArchiveOfAnotherClusterIsRefused(t *testing.T) {
 	args, _, _ := w.prepareConsole(consoleArchive(file))
 	cmd := consolecmd.New()
 	cmd.SetArgs(args)
-	want := fmt.Sprintf("that of the cluster another-cluster, and this cluster is %s", system.UID)
+	want := fmt.Sprintf("it belongs to the cluster with the UID another-cluster, and the UID of this cluster is %s", system.UID)
 	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("the console ends with %v, want %q", err, want)
 	}
