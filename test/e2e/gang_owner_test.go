@@ -85,7 +85,7 @@ func TestWaitingJobThatIsDeletedLeavesNothing(t *testing.T) {
 	s.awaitQueue(q, "no pods", func(now *scheduling.QueueStatus) bool {
 		return now.PodGroups.Total == 0 && now.Pods == scheduling.QueuePods{} && now.Allocated.Cpu().IsZero()
 	})
-	s.checkOutput([]string{"queue", "describe", q}, "Waiting nobody")
+	s.checkOutput([]string{"queue", "describe", q}, "Waiting none")
 }
 
 // TestPriorityReordersWaitingJobs verifies that a waiting job changes its position when its priority changes.
