@@ -7,19 +7,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nextStart returns the earliest time at which a replica's pod may be replaced; zero means immediately. The first of
-// several consecutive replacements is immediate, the second comes after BackoffBase, and the delay then doubles up to
-// BackoffMax. If the pod may have a log, the delay is at least LogReadTime.
-func (p *pass) nextStart(r *replica) time.Time {
-	delay := max(backoffDelay(r.nextBackoff(p.cfg), p.cfg), p.logReadTime(r))
-	if delay == 0 {
-		return time.Time{}
-	}
-	return p.endedSince(r).Add(delay)
+// EndTime is when a pod ended, by the clock of Seen.Now.
+type EndTime struct {
+	// At is the time of the end, which Next determines when it first sees the end. Seen is the Now of that call.
+	At, Seen time.Time
 }
 
-// logReadTime returns how long the pod of an ended replica must remain so that its log can be read; zero if no
-// container has started, because there is no log then.
+// nextStart returns the earliest time at which a replica's pod may be replaced; zero means immediately. The first of
+// several consecutive replacements is immediate, the second comes after BackoffBase, and the delay then doubles up to
+// BackoffMax. If the pod may have a log, the replacement comes at least LogReadTime after this process saw the end.
+func (p *pass) nextStart(r *replica) (at time.Time) {
+	if delay := backoffDelay(r.nextBackoff(p.cfg), p.cfg); delay > 0 {
+		at = p.end(r).At.Add(delay)
+	}
+	if stays := p.logReadTime(r); stays > 0 {
+		if read := p.end(r).Seen.Add(stays); read.After(at) {
+			at = read
+		}
+	}
+	return at
+}
+
+// logReadTime returns how long the pod of an ended replica must remain after this process saw the end, so that its log
+// can be read; zero if no container has started, because there is no log then. The time does not count from the end
+// itself, because a slow kubelet can report the end seconds later, and nobody reads the log before.
 func (p *pass) logReadTime(r *replica) time.Duration {
 	if started, _ := r.role.lifetime(r.pod); started.IsZero() {
 		return 0
@@ -33,7 +44,7 @@ func (p *pass) logUnread(r *replica) bool {
 	if stays == 0 || r.pod.DeletionTimestamp != nil {
 		return false
 	}
-	until := p.endedSince(r).Add(stays)
+	until := p.end(r).Seen.Add(stays)
 	if !p.seen.Now.Before(until) {
 		return false
 	}
@@ -45,12 +56,12 @@ func (p *pass) logUnread(r *replica) bool {
 // rounding of times.
 const reportLag = 2 * time.Second
 
-// endedSince returns when the pod of an ended replica ended, by the clock of Seen.Now. The time in the pod comes from
-// the clock of its node, which may be wrong by any amount. It is therefore limited to the range that this process
-// knows: at most reportLag before the last pass, which did not show the end; not before the creation of the pod; and
-// not in the future. Later passes return the same time.
-func (p *pass) endedSince(r *replica) time.Time {
-	at, known := p.seen.Ends[r.pod.UID]
+// end returns when the pod of an ended replica ended. The time in the pod comes from the clock of its node, which may be
+// wrong by any amount. It is therefore limited to the range that this process knows: at most reportLag before the last
+// pass, which did not show the end; not before the creation of the pod; and not in the future. Later passes return the
+// same times.
+func (p *pass) end(r *replica) EndTime {
+	end, known := p.seen.Ends[r.pod.UID]
 	if !known {
 		_, finished := r.role.lifetime(r.pod)
 		if finished.IsZero() {
@@ -61,13 +72,14 @@ func (p *pass) endedSince(r *replica) time.Time {
 		if !p.seen.LastPass.IsZero() {
 			ago = min(ago, now.Sub(p.seen.LastPass)+reportLag)
 		}
-		at = now.Add(-max(ago, 0)) // keeps the monotonic reading of now, so that later clock steps have no effect
+		// At keeps the monotonic reading of now, so that later clock steps have no effect.
+		end = EndTime{At: now.Add(-max(ago, 0)), Seen: now}
 	}
 	if p.plan.Ends == nil {
-		p.plan.Ends = map[types.UID]time.Time{}
+		p.plan.Ends = map[types.UID]EndTime{}
 	}
-	p.plan.Ends[r.pod.UID] = at
-	return at
+	p.plan.Ends[r.pod.UID] = end
+	return end
 }
 
 // backoffDelay returns the delay before the n-th consecutive replacement; zero for the first.

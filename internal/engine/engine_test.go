@@ -230,6 +230,19 @@ func TestTTLDeletesTheJob(t *testing.T) {
 	}
 }
 
+// TestDeletionOfJobIsNotDelayed verifies that a plan that deletes the job may not be delayed, also if its status reports
+// nothing but progress.
+func TestDeletionOfJobIsNotDelayed(t *testing.T) {
+	p := newPlay(t, 2, 0)
+	p.job.TTL = new(time.Minute)
+	p.job.Success = []Rule{{Text: "{}", Members: []Member{{0, 0}}}}
+	p.pass().run(0, 1).pass().exit(0, 0).pass().want(batch.JobSucceeded, 0)
+	p.exit(1, 0).after(time.Minute).pass()
+	if p.plan.Status == nil || !p.plan.DeleteJob || p.plan.MaxDelay != 0 {
+		t.Errorf("status written %t, job deleted %t, delayed for %s", p.plan.Status != nil, p.plan.DeleteJob, p.plan.MaxDelay)
+	}
+}
+
 func TestCleanUpPolicyDecidesWhichPodsRemain(t *testing.T) {
 	for policy, want := range map[batch.CleanUpPolicy]int{batch.CleanUpNone: 3, batch.CleanUpUnfinished: 2, batch.CleanUpAll: 0} {
 		t.Run(string(policy), func(t *testing.T) {

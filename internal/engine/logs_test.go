@@ -42,6 +42,11 @@ func TestEndedPodsStayUntilTheirLogsAreRead(t *testing.T) {
 		p := reading(t, 1).run(0).pass().exit(0, 1).pass().after(3*time.Second).pass().pass().run(0).pass().exit(0, 1).pass()
 		p.staysFor(0, 10*time.Second)
 	})
+	t.Run("before a restart, counted from when the end is seen", func(t *testing.T) {
+		p := reading(t, 1).run(0).pass().exit(0, 1).after(2500 * time.Millisecond).pass()
+		p.staysFor(0, 3*time.Second)
+		p.want(batch.JobPending, 1)
+	})
 	t.Run("before a restart of all replicas", func(t *testing.T) {
 		p := reading(t, 2)
 		p.job.Roles[0].Restart.All = true
@@ -51,6 +56,11 @@ func TestEndedPodsStayUntilTheirLogsAreRead(t *testing.T) {
 		p := reading(t, 1)
 		p.job.CleanUp = batch.CleanUpAll
 		p.run(0).pass().exit(0, 0).pass().want(batch.JobSucceeded, 0).staysFor(0, 3*time.Second)
+	})
+	t.Run("before clean-up, counted from when the end is seen", func(t *testing.T) {
+		p := reading(t, 1)
+		p.job.CleanUp = batch.CleanUpAll
+		p.run(0).pass().exit(0, 0).after(2500*time.Millisecond).pass().want(batch.JobSucceeded, 0).staysFor(0, 3*time.Second)
 	})
 	t.Run("before the end of the TTL", func(t *testing.T) {
 		p := reading(t, 1)

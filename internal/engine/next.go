@@ -23,16 +23,15 @@ type Plan struct {
 	Refresh bool
 	// Contested is true while a success waits for failures of the same time that may not have been seen yet.
 	Contested bool
-	// Ends holds, by UID, when pods ended, by the clock of Seen.Now. It contains the pods whose end later passes need,
-	// for example because a restart has to wait. Next determines a time when it first sees the end; the observer
-	// passes Ends to the next call.
-	Ends map[types.UID]time.Time
+	// Ends holds, by UID, when pods ended. It contains the pods whose end later passes need, for example because a
+	// restart has to wait. The observer passes Ends to the next call.
+	Ends map[types.UID]EndTime
 	// Status is the status to write under an optimistic lock; nil if no status is to be written now.
 	Status *batch.JobStatus
 	// MaxDelay is the time for which the plan may be delayed while the API server is busy. It is zero if the plan may
 	// not be delayed, and positive only if Status reports nothing but progress and the plan has no other actions.
 	MaxDelay time.Duration
-	// Confirm asks the controller to read the job from the API server before it deletes or creates anything, and to
+	// Confirm asks the controller to read the job from the API server before it deletes, creates or updates anything, and to
 	// stop if the job differs from the observed one. It is set if no status write checks the same by its optimistic
 	// lock. Without a check, a cached job that is older than the cached pods could make the controller recreate pods
 	// that were just cleaned up. The first pods of a job need neither check if Seen.Unwritten is set.
@@ -158,7 +157,7 @@ func (p *pass) finish() {
 	p.writeStatus()
 	p.lostEvent()
 	p.build()
-	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 {
+	if len(p.plan.Create)+len(p.plan.Pods)+len(p.plan.Update)+len(p.plan.Stop) > 0 || p.plan.DeleteJob {
 		p.plan.MaxDelay = 0
 	}
 	p.plan.Confirm = p.plan.Status == nil && (len(p.plan.Delete)+len(p.plan.Update) > 0 || len(p.plan.Create)+len(p.plan.Pods) > 0 && !p.unwritten())

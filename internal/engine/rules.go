@@ -266,7 +266,7 @@ func (p *pass) failedAt(r *replica) time.Time {
 	if at := r.endedAt(); !at.IsZero() || r.pod == nil {
 		return at
 	}
-	return p.endedSince(r)
+	return p.end(r).At
 }
 
 // judgeUnsatisfiable fails a job if none of its success rules can hold any more, because it would never end otherwise.

@@ -38,7 +38,7 @@ type Seen struct {
 	// LastPass is the Now of the observer's last call of Next for the job that did not return Plan.Refresh, and Ends is
 	// the Plan.Ends of that call. Both are empty in the first call.
 	LastPass time.Time
-	Ends     map[types.UID]time.Time
+	Ends     map[types.UID]EndTime
 	// Service is true if the job's Service exists.
 	Service bool
 	// Group is the job's PodGroup; nil if it does not exist.
@@ -88,8 +88,9 @@ type Config struct {
 	// Coalesce is the minimum time between two status writes that report nothing but replica phases. It grows by its
 	// own value for every 400 replicas of the job. Default 1 s.
 	Coalesce time.Duration
-	// LogReadTime is the minimum time for which the pod of an ended replica remains, so that its log can be read,
-	// before the pod is deleted for a restart, for clean-up, or with the job at the end of its TTL. Default 0.
+	// LogReadTime is the minimum time for which the pod of an ended replica remains after the end is seen, so that its
+	// log can be read, before the pod is deleted for a restart or for clean-up. It is also the minimum TTL of the job.
+	// Default 0.
 	LogReadTime time.Duration
 }
 

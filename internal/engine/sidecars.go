@@ -27,7 +27,7 @@ func (p *pass) stopSidecars(r *replica) {
 	if end := r.role.classify(r.pod); end == notEnded || end == disrupted {
 		return
 	}
-	if at := p.endedSince(r).Add(sidecarGrace); p.seen.Now.Before(at) {
+	if at := p.end(r).At.Add(sidecarGrace); p.seen.Now.Before(at) {
 		p.wakeAt(at)
 		return
 	}

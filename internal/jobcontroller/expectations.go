@@ -36,7 +36,7 @@ type expectations struct {
 	// zero if the last pass did not.
 	contestedSince time.Time
 	// ends and lastPass are Plan.Ends and Seen.Now of the last pass.
-	ends     map[types.UID]time.Time
+	ends     map[types.UID]engine.EndTime
 	lastPass time.Time
 	// live is the last view of the pods that was read from the API server; nil once the cache has caught up with it.
 	live *liveView

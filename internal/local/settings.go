@@ -70,10 +70,10 @@ func mergeFields(into, fields map[string]any) {
 	}
 }
 
-// logReadTime is how long the pod of a replica stays after its end, so that the console can archive its log before a
-// restart or a clean-up deletes the pod. It equals the chart's default; docs/designs/0022-logs-before-deletion.md gives
-// the reasons.
-const logReadTime = "3s"
+// logReadTime is how long the pod of a replica stays after the operator has seen its end, so that the console can
+// archive its log before a restart or a clean-up deletes the pod. It equals the chart's default;
+// docs/designs/0022-logs-before-deletion.md gives the reasons.
+const logReadTime = "2s"
 
 // writeSettings writes the configuration files of the operator, the scheduler and the console.
 func writeSettings(d Dir, c *Config) error {

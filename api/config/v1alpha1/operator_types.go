@@ -114,9 +114,9 @@ type Jobs struct {
 	// +optional
 	// +default="5m0s"
 	MaxRestartBackoff *metav1.Duration `json:"maxRestartBackoff,omitempty"`
-	// LogReadTime is the minimum time for which the operator keeps the pod of a replica that has ended before it
-	// deletes the pod for a restart, for clean-up, or with its job at the end of the TTL. During this time, the console
-	// can read the log for its archive. Actions that users request, such as a pause, do not wait. 0s: the operator does
+	// LogReadTime is the minimum time for which the operator keeps the pod of a replica, after it has seen the end of
+	// the pod, before it deletes the pod for a restart or for clean-up. It is also the minimum TTL of a job. During
+	// this time, the console can read the log for its archive. Actions that users request, such as a pause, do not wait. 0s: the operator does
 	// not wait.
 	// +optional
 	// +default="0s"

@@ -132,7 +132,7 @@ func TestValuesDecide(t *testing.T) {
 			has: []string{"key: address\n", "name: db\n"}, lacks: []string{"persistentVolumeClaim", "maxSurge"}},
 		{values: archive + "database: {secret: db}}}", object: "PersistentVolumeClaim t9k-console-archive", gone: true},
 		{values: together, object: "Deployment t9k-operator", has: []string{"secretName: t9k-webhook-tls", "mountPath: /etc/t9k/webhook-cert"}},
-		{values: together, object: "ConfigMap t9k-operator", has: []string{"certDir: /etc/t9k/webhook-cert", "logReadTime: 3s"}},
+		{values: together, object: "ConfigMap t9k-operator", has: []string{"certDir: /etc/t9k/webhook-cert", "logReadTime: 2s"}},
 		{values: together, object: "Deployment t9k-console", has: []string{"claimName: t9k-console-archive", "fsGroup: 65532"}, lacks: []string{"t9k-webhook"}},
 		{values: together, object: "NetworkPolicy t9k-console", has: []string{"port: console", "port: metrics"}},
 		{values: together, object: "ClusterRole t9k-console-archive", has: []string{"pods/log"}},
