@@ -15,9 +15,10 @@ import (
 // codeCheck returns the errors that Go code finds in an object. It returns an error if the object cannot be decoded.
 type codeCheck func(*unstructured.Unstructured) (field.ErrorList, error)
 
-// check runs the code check on an object in which the schema has found the errors in known, so that one run reports
-// everything. It checks the object twice: without the values that cannot be decoded, and with stand-ins for them. Only
-// errors found both times count, because they do not depend on these values.
+// check returns the errors that the code check finds in an object in addition to known, the errors that the schema has
+// found in it. If values cannot be decoded, it runs the code check without them and again with stand-ins for them, and
+// returns only the errors that it finds both times and that do not follow from such a value. If the object cannot be
+// decoded even then, the result is nil, or the decoding error if known is empty.
 func (check codeCheck) check(u *unstructured.Unstructured, known field.ErrorList) field.ErrorList {
 	if check == nil {
 		return nil

@@ -33,7 +33,8 @@ type Cluster struct {
 	// Namespace is the default namespace. Chosen is true if the command line names it.
 	Namespace string
 	Chosen    bool
-	// Name is the name of the kubeconfig's context, or the host of the API server if flags select another cluster.
+	// Name is the name of the kubeconfig's context. It is the host of the API server if no context is selected, for
+	// example in a pod, or if flags select another cluster or API server.
 	Name string
 }
 

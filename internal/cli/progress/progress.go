@@ -53,7 +53,7 @@ func newTrack(j *kit.Job) *track {
 	return t
 }
 
-// convert sets the normal form of the current job.
+// convert sets normal from the current job, or to nil if the spec is invalid.
 func (t *track) convert() {
 	t.normal = nil
 	if normal, err := t.Normal(); err == nil {

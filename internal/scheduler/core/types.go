@@ -14,8 +14,9 @@ type Queue struct {
 	Name string
 	// Quota limits the sum of requests. Resources that it does not list have no limit.
 	Quota Resources
-	// Capacity is the total capacity of the nodes that the queue may use. The share of a resource without a quota is
-	// measured against it.
+	// Capacity is the sum of the allocatable resources of the nodes that the queue may use; empty if it is not known.
+	// The share of a resource without a quota is measured against it, and no room is freed or reserved for a group that
+	// needs more than it.
 	Capacity Resources
 	Priority int32
 	// Preemptible reports whether queues of higher priority may evict pods of this one.

@@ -10,8 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// order keeps the snapshot's list of nodes in the order of the search: by zone and name. The order of the snapshot
-// itself depends on when each node was added.
+// order keeps the snapshot's list of nodes in the order of the search: by name within each zone,
+// alternating between the zones. The order of the snapshot itself depends on when each node was added.
 type order struct {
 	listed, sorted []fwk.NodeInfo
 	// nodes are the objects of listed when they were sorted.
