@@ -65,7 +65,23 @@ func addBridge(cfg Config) (netlink.Link, error) {
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: a, MulticastSnooping: &snooping}); err != nil {
 		return nil, fmt.Errorf("making it: %w", err)
 	}
-	return netlink.LinkByName(cfg.Bridge)
+	link, err := netlink.LinkByName(cfg.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	return link, disableLinkLocal(link)
+}
+
+// disableLinkLocal keeps the kernel from giving a device of the host an IPv6 address when the device comes up. Nothing
+// uses the address, but each change of the host's addresses makes browsers on the host abort their requests
+// (ERR_NETWORK_CHANGED in Chromium). The device must be down.
+func disableLinkLocal(link netlink.Link) error {
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
+	err := netlink.LinkSetIP6AddrGenMode(link, none)
+	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
+		return fmt.Errorf("disabling the IPv6 address of %s: %w", link.Attrs().Name, err)
+	}
+	return nil
 }
 
 // bridgeFile returns the path of the file with the bridge's hardware address.
@@ -124,9 +140,16 @@ func connectToBridge(cfg Config, id, address string) error {
 	}
 	defer ns.Close()
 	a := netlink.NewLinkAttrs()
-	a.Name, a.MasterIndex, a.Flags = vethName(id), bridge.Attrs().Index, net.FlagUp
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: a, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.Fd())}); err != nil {
+	a.Name, a.MasterIndex = vethName(id), bridge.Attrs().Index
+	veth := &netlink.Veth{LinkAttrs: a, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.Fd())}
+	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("making a veth pair: %w", err)
+	}
+	if err := disableLinkLocal(veth); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(veth); err != nil {
+		return fmt.Errorf("setting up %s: %w", a.Name, err)
 	}
 	return onThread(func() error {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {

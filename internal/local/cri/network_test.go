@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -76,6 +77,31 @@ func TestPodsReachEachOther(t *testing.T) {
 	_, port, _ := strings.Cut(n.streamAddress(), ":")
 	if st := n.exited(n.run(b, play("stranger", "ask", "127.0.0.1:"+port))); st.ExitCode != 1 {
 		t.Error("the pod reaches a port of the host's 127.0.0.1")
+	}
+}
+
+// TestPodsLeaveTheHostsAddressesUnchanged verifies that no address appears on the host when a pod starts: a browser on
+// the host then aborts its requests with ERR_NETWORK_CHANGED.
+func TestPodsLeaveTheHostsAddressesUnchanged(t *testing.T) {
+	n := start(t)
+	sb, _ := n.sandbox("a")
+	for _, device := range []string{n.cfg.Bridge, vethName(sb)} {
+		await.That(t, device+" has a carrier", func() bool {
+			state, err := os.ReadFile("/sys/class/net/" + device + "/operstate")
+			return err == nil && string(state) == "up\n"
+		})
+		link, err := netlink.LinkByName(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The kernel adds the address when the device gets its carrier.
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_V6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(addresses) > 0 {
+			t.Errorf("%s has the addresses %v", device, addresses)
+		}
 	}
 }
 
