@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -130,19 +131,27 @@ func (l *shortLives) end(ctx context.Context, p *corev1.Pod) {
 	})
 }
 
-// gpuSeconds returns the GPU-seconds of a job's pod from its binding to the end of its container.
-func (l *shortLives) gpuSeconds(job string) float64 {
-	l.mu.Lock()
-	p := l.pods[job]
-	l.mu.Unlock()
-	gpus := p.Spec.Containers[0].Resources.Requests["example.com/gpu"]
-	for _, c := range p.Status.Conditions {
-		if end := p.Status.ContainerStatuses; c.Type == corev1.PodScheduled && len(end) == 1 && end[0].State.Terminated != nil {
-			return gpus.AsApproximateFloat64() * end[0].State.Terminated.FinishedAt.Sub(c.LastTransitionTime.Time).Seconds()
+// gpuSeconds returns the GPU-seconds of a job's pod from its binding to the end of its container. It waits until the
+// watch has shown that end, because the watch of the jobs may be ahead of that of the pods.
+func (l *shortLives) gpuSeconds(job string) (seconds float64) {
+	l.Helper()
+	l.Await("the watch shows the end of the pod of "+job, func() error {
+		l.mu.Lock()
+		p := l.pods[job]
+		l.mu.Unlock()
+		if p == nil {
+			return errors.New("it has shown no pod")
 		}
-	}
-	l.Errorf("pod %s: %+v", p.Name, p.Status)
-	return 0
+		gpus := p.Spec.Containers[0].Resources.Requests["example.com/gpu"]
+		for _, c := range p.Status.Conditions {
+			if end := p.Status.ContainerStatuses; c.Type == corev1.PodScheduled && len(end) == 1 && end[0].State.Terminated != nil {
+				seconds = gpus.AsApproximateFloat64() * end[0].State.Terminated.FinishedAt.Sub(c.LastTransitionTime.Time).Seconds()
+				return nil
+			}
+		}
+		return fmt.Errorf("its last status is %+v", p.Status)
+	})
+	return seconds
 }
 
 // span is a period in which a console was ready.
