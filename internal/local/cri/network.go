@@ -43,6 +43,10 @@ func ensureBridge(cfg Config) error {
 	if mine, err := isOwnBridge(cfg, link); err != nil || !mine {
 		return errors.Join(err, fmt.Errorf("it exists without the address %s and is not ours to change", cfg.Subnet))
 	}
+	// This comes before the address, so that a bridge with the address has the setting even if this program was killed.
+	if err := disableLinkLocal(link); err != nil {
+		return err
+	}
 	if err := netlink.AddrAdd(link, address); err != nil {
 		return fmt.Errorf("adding the address %s: %w", cfg.Subnet, err)
 	}
@@ -65,11 +69,7 @@ func addBridge(cfg Config) (netlink.Link, error) {
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: a, MulticastSnooping: &snooping}); err != nil {
 		return nil, fmt.Errorf("making it: %w", err)
 	}
-	link, err := netlink.LinkByName(cfg.Bridge)
-	if err != nil {
-		return nil, err
-	}
-	return link, disableLinkLocal(link)
+	return netlink.LinkByName(cfg.Bridge)
 }
 
 // disableLinkLocal keeps the kernel from giving a device of the host an IPv6 address when the device comes up. Nothing
