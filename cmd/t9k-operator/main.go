@@ -7,12 +7,11 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/operator"
 )
 
 func main() {
-	if err := operator.NewCommand(&configv1alpha1.OperatorConfiguration{}).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+	if err := operator.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "t9k-operator:", err)
 		os.Exit(1)
 	}

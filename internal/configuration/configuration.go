@@ -38,10 +38,9 @@ func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error
 	return settings, nil
 }
 
-// Operator reads the operator's settings from YAML or JSON; an empty text sets no field. A field that the text does not
-// set keeps its value in base; if base does not set it either, it gets its default.
-func Operator(text []byte, base *configv1alpha1.OperatorConfiguration) (*configv1alpha1.OperatorConfiguration, error) {
-	c := base.DeepCopy()
+// Operator reads the operator's settings from YAML or JSON; an empty text sets no field.
+func Operator(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
+	c := &configv1alpha1.OperatorConfiguration{}
 	if len(text) > 0 {
 		if err := decode(text, c, configv1alpha1.OperatorConfigurationKind, nil); err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func TestErrorsNameTheFieldAndTheRemedy(t *testing.T) {
 		"negative rate":    {operatorHeader + "tracing: {endpoint: '[::1]:4317', samplingRatePerMillion: -1}\n", []string{"tracing.samplingRatePerMillion: Invalid value: -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Operator([]byte(test.text), &configv1alpha1.OperatorConfiguration{})
+			_, err := Operator([]byte(test.text))
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -57,14 +57,13 @@ func TestErrorsNameTheFieldAndTheRemedy(t *testing.T) {
 	}
 }
 
-func TestFileReplacesBaseAndBaseReplacesDefaults(t *testing.T) {
-	base := &configv1alpha1.OperatorConfiguration{Jobs: configv1alpha1.Jobs{MaxReplicas: new(int32(7)), MaxListedReplicas: new(int32(8))}}
-	c, err := Operator([]byte(operatorHeader+"jobs: {maxReplicas: 9}\n"), base)
+func TestFileReplacesDefaults(t *testing.T) {
+	c, err := Operator([]byte(operatorHeader + "jobs: {maxReplicas: 9}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *c.Jobs.MaxReplicas != 9 || *c.Jobs.MaxListedReplicas != 8 || c.Jobs.RestartBackoff.Duration != 10*time.Second || *base.Jobs.MaxReplicas != 7 {
-		t.Errorf("the settings are %+v, the base %+v", c.Jobs, base.Jobs)
+	if *c.Jobs.MaxReplicas != 9 || c.Jobs.RestartBackoff.Duration != 10*time.Second {
+		t.Errorf("the settings are %+v", c.Jobs)
 	}
 }
 
@@ -75,7 +74,7 @@ func TestTracingIsOffUnlessSet(t *testing.T) {
 		operatorHeader + "tracing: {endpoint: '[::1]:4317', samplingRatePerMillion: 0}\n":     {Endpoint: "[::1]:4317", SamplingRatePerMillion: new(int32)},
 		operatorHeader + "tracing: {endpoint: '10.0.0.1:4317', samplingRatePerMillion: 10}\n": {Endpoint: "10.0.0.1:4317", SamplingRatePerMillion: new(int32(10))},
 	} {
-		c, err := Operator([]byte(text), &configv1alpha1.OperatorConfiguration{})
+		c, err := Operator([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +145,7 @@ func TestInstalledFileIsValid(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, installed); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Operator([]byte(installed.Data["config.yaml"]), &configv1alpha1.OperatorConfiguration{})
+	c, err := Operator([]byte(installed.Data["config.yaml"]))
 	if err != nil || c.Metrics.BindAddress != ":8443" || !*c.LeaderElection.Enabled {
 		t.Errorf("the settings are %+v, error %v", c, err)
 	}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"os"
 
 	"sigs.k8s.io/yaml"
 
@@ -75,8 +76,8 @@ func mergeFields(into, fields map[string]any) {
 // docs/designs/0022-logs-before-deletion.md gives the reasons.
 const logReadTime = "2s"
 
-// writeSettings writes the configuration files of the operator, the scheduler and the console.
-func writeSettings(d Dir, c *Config) error {
+// operatorBase returns the operator's settings on the cluster, as texts of OperatorSettings.
+func operatorBase(c *Config) ([]string, error) {
 	webhook := "0"
 	if c.has(Webhook) {
 		webhook = c.loopback(Webhook)
@@ -85,9 +86,27 @@ func writeSettings(d Dir, c *Config) error {
 	if c.has(Console) {
 		stays = logReadTime
 	}
-	base := fmt.Sprintf(`{leaderElection: {enabled: false}, health: {bindAddress: "%s"}, metrics: {bindAddress: "0"}, webhook: {bindAddress: "%s"}, jobs: {clusterDomain: %s, logReadTime: %s}}`,
-		c.loopback(Operator), webhook, clusterDomain, stays)
-	operator, err := OperatorSettings(append([]string{base}, c.Settings[Operator]...)...)
+	base := []string{fmt.Sprintf(`{leaderElection: {enabled: false}, health: {bindAddress: "%s"}, metrics: {bindAddress: "0"}, webhook: {bindAddress: "%s"}, jobs: {clusterDomain: %s, logReadTime: %s}}`,
+		c.loopback(Operator), webhook, clusterDomain, stays)}
+	if c.Runtime != RuntimeProcess {
+		return base, nil
+	}
+	// Containers are processes without images, so the TensorBoards' helpers run this program's operator. TensorBoards
+	// run as root (user 0), because only the user who runs the cluster may be able to read their programs.
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	return append(base, fmt.Sprintf(`{tensorBoards: {helperCommand: [%q, operator], user: 0}}`, binary)), nil
+}
+
+// writeSettings writes the configuration files of the operator, the scheduler and the console.
+func writeSettings(d Dir, c *Config) error {
+	base, err := operatorBase(c)
+	if err != nil {
+		return err
+	}
+	operator, err := OperatorSettings(append(base, c.Settings[Operator]...)...)
 	if err != nil {
 		return err
 	}

@@ -64,15 +64,14 @@ type options struct {
 	spans *tracing.Recorder
 }
 
-// NewCommand returns the command that runs the operator until its context ends. A field that the configuration file
-// does not set has its value in base; if base does not set it either, its default.
-func NewCommand(base *configv1alpha1.OperatorConfiguration) *cobra.Command {
-	return NewCommandWithClock(base, clock.RealClock{})
+// NewCommand returns the command that runs the operator until its context ends.
+func NewCommand() *cobra.Command {
+	return NewCommandWithClock(clock.RealClock{})
 }
 
 // NewCommandWithClock is like NewCommand, but the controllers of jobs use the clock c, so that tests can change the
 // time.
-func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.PassiveClock) *cobra.Command {
+func NewCommandWithClock(c clock.PassiveClock) *cobra.Command {
 	o := options{clock: c}
 	cmd := &cobra.Command{
 		Use:           "t9k-operator",
@@ -82,7 +81,7 @@ func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.Pas
 		SilenceErrors: true,
 		Version:       version.Version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.readSettings(base); err != nil {
+			if err := o.readSettings(); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
@@ -104,10 +103,8 @@ func NewCommandWithClock(base *configv1alpha1.OperatorConfiguration, c clock.Pas
 }
 
 // readSettings reads the configuration file, or the defaults if there is none.
-func (o *options) readSettings(base *configv1alpha1.OperatorConfiguration) error {
-	settings, err := configuration.FromFile(o.configFile, func(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
-		return configuration.Operator(text, base)
-	})
+func (o *options) readSettings() error {
+	settings, err := configuration.FromFile(o.configFile, configuration.Operator)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
 // TestCommandRefusesAFaultyFile verifies that the operator ends with an error that names the file and the field.
@@ -19,13 +17,13 @@ func TestCommandRefusesAFaultyFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := NewCommand(&configv1alpha1.OperatorConfiguration{})
+		cmd := NewCommand()
 		cmd.SetArgs([]string{"--config=" + file})
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%q: the error lacks %q or the file: %v", text, want, err)
 		}
 	}
-	cmd := NewCommand(&configv1alpha1.OperatorConfiguration{})
+	cmd := NewCommand()
 	cmd.SetArgs([]string{"--config=" + file + ".missing"})
 	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the configuration") {
 		t.Errorf("a missing file: %v", err)

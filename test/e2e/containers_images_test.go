@@ -26,6 +26,9 @@ import (
 // pauseImage is the image of the pod sandboxes.
 const pauseImage = "localhost/pause:1"
 
+// operatorName is the name of the operator's image, without a tag.
+const operatorName = "docker.io/tensorstack/t9k-operator"
+
 // pathEnv is the PATH of the containers.
 const pathEnv = "PATH=/usr/local/go/bin:/usr/bin:/bin"
 
@@ -45,6 +48,11 @@ func (d *containerd) importImages(t *testing.T) {
 	d.importImage(t, d.goImage(t, shell))
 	for _, name := range []string{"t9k-operator", "t9k-scheduler", "t9k-console"} {
 		d.ctr(t, "images", "import", filepath.Join(d.tools.images, name+".oci.tar"))
+	}
+	for _, name := range strings.Fields(d.ctr(t, "images", "list", "--quiet")) {
+		if repository, _, _ := strings.Cut(name, ":"); repository == operatorName {
+			d.ctr(t, "images", "tag", name, operatorName+":devel") // the version of a t9k-local of `make build`
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/console/consolecmd"
 	"tensorstack.dev/batch/internal/local"
 	"tensorstack.dev/batch/internal/operator"
@@ -63,7 +62,7 @@ func TestMain(m *testing.M) {
 	var cmd *cobra.Command
 	switch {
 	case os.Getenv(asOperator) != "":
-		cmd = operator.NewCommandWithClock(&configv1alpha1.OperatorConfiguration{}, wallClock(os.Getenv(asClock)))
+		cmd = operator.NewCommandWithClock(wallClock(os.Getenv(asClock)))
 	case os.Getenv(asConsole) != "":
 		cmd = consolecmd.New()
 	default:

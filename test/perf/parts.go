@@ -11,7 +11,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 	"tensorstack.dev/batch/internal/operator"
 	"tensorstack.dev/batch/internal/scheduler/schedulercmd"
 	"tensorstack.dev/batch/internal/testing/kwok"
@@ -44,7 +43,7 @@ const profileEnv = "PERF_PROFILE"
 // profiles.
 func runProfiledOperator() error {
 	return profiled(os.Getenv(profileEnv), func() error {
-		return operator.NewCommand(&configv1alpha1.OperatorConfiguration{}).ExecuteContext(ctrl.SetupSignalHandler())
+		return operator.NewCommand().ExecuteContext(ctrl.SetupSignalHandler())
 	})
 }
 

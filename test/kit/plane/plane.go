@@ -61,14 +61,7 @@ func Start(t testing.TB, o testenv.Options) *Plane {
 }
 
 func (p *Plane) connect() error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, batch.AddToScheme, scheduling.AddToScheme, tensorboard.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	c, err := client.NewWithWatch(p.Env.Config, client.Options{Scheme: scheme})
+	c, err := NewClient(p.Env.Config)
 	if err != nil {
 		return err
 	}
@@ -77,6 +70,19 @@ func (p *Plane) connect() error {
 	compact.ContentType = runtime.ContentTypeProtobuf
 	p.Core, err = kubernetes.NewForConfig(compact)
 	return err
+}
+
+// NewClient returns a client for the resources of Kubernetes, CustomResourceDefinitions and the resources of this
+// repository.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, batch.AddToScheme, scheduling.AddToScheme, tensorboard.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // OnStop makes Stop call f before it stops the control plane. Functions that were added later are called earlier.
