@@ -42,7 +42,7 @@ func (k Kind) Validate(o Object, limits Limits) field.ErrorList {
 	v.sizes()
 	if n := len(v.errs); n > maxFaults {
 		v.errs = v.errs[:maxFaults]
-		v.invalid(field.NewPath("spec"), fmt.Sprintf("%d faults", n), fmt.Sprintf("the first %d are listed: correct these", maxFaults))
+		v.invalid(field.NewPath("spec"), fmt.Sprintf("%d errors", n), fmt.Sprintf("the first %d are listed: correct these", maxFaults))
 	}
 	return v.errs
 }

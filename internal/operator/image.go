@@ -24,7 +24,7 @@ func ownImage(ctx context.Context, live client.Reader) (string, error) {
 	}
 	pod := &corev1.Pod{}
 	if err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
-		return "", fmt.Errorf("finding the image of this pod, which tensorBoards.helperImage in the configuration file would say: %w", err)
+		return "", fmt.Errorf("reading this pod to find its image: %w; tensorBoards.helperImage in the configuration file replaces it", err)
 	}
 	return operatorImage(pod)
 }

@@ -32,7 +32,7 @@ func (l *live) submit(t *testing.T) {
 	b.visit("/submit?ns=" + l.Namespace)
 	b.shows("Submit jobs")
 	b.enters(strings.ReplaceAll(text, "replicas: 2", "replica: 2"))
-	b.shows("1 fault.", `did you mean "replicas"?`, "Line 2")
+	b.shows("1 error.", `did you mean "replicas"?`, "Line 2")
 	b.looksGood()
 	b.click(".fault a")
 	b.awaits("the line is selected", `(t => document.activeElement === t && t.value.slice(t.selectionStart, t.selectionEnd).startsWith('spec:'))(document.getElementById('submit-text'))`)

@@ -132,7 +132,7 @@ func TestConsoleSubmits(t *testing.T) {
 		if code != http.StatusConflict {
 			t.Errorf("a manifest with one bad document: %d", code)
 		}
-		w.contains("a manifest with one bad document", page, "1 fault.", "Nothing can be created")
+		w.contains("a manifest with one bad document", page, "1 error.", "Nothing can be created")
 		w.absent("two")
 	}
 	_, _, page = b.submits("check", elsewhere, job("two"))

@@ -41,7 +41,7 @@ func Command(p *kit.Program) *cobra.Command {
 		Long: `Check manifests, apply them and show their jobs until they finish. The exit code is 0 if all jobs have succeeded.
 
 The command applies other objects in the manifest, such as ConfigMaps, first. It uses server-side apply with the field
-manager "t9k", so it applies changes of a manifest to live jobs, if the fields can change. If "validate" finds a fault, the
+manager "t9k", so it applies changes of a manifest to live jobs, if the fields can change. If "validate" finds errors, the
 command changes nothing. Each run creates a new job from a manifest with generateName.
 
 FILE is a manifest in YAML or JSON, a directory of manifests, an address that begins with https://, or "-" for standard

@@ -1,4 +1,4 @@
-// Package validate implements "t9k validate", which reports the faults of a manifest without a cluster.
+// Package validate implements "t9k validate", which reports the errors of a manifest without a cluster.
 package validate
 
 import (
@@ -17,13 +17,13 @@ func Command(p *kit.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
 		Short: "Check a manifest",
-		Long: `Report the faults for which admission would refuse a manifest, one line for each, without a cluster:
+		Long: `Report the errors for which admission would refuse a manifest, one line for each, without a cluster:
 
   FILE:LINE: PATH: MESSAGE
 
 The command checks jobs, TensorBoards, queues and pod groups as a cluster with the operator does: unknown fields, the schema
 with its rules, and the operator's own checks. It checks Kubernetes' own objects for unknown fields and wrong types. It
-warns about fields that have no effect. The exit code is 1 if there is a fault.
+warns about fields that have no effect. The exit code is 1 if there is an error.
 
 A job can have 10,000 replicas, which is the operator's default. "run" leaves this limit to the cluster.`,
 		Example: p.Example("t9k validate -f job.yaml", "t9k validate -f a.yaml -f b.yaml"),
@@ -41,7 +41,7 @@ A job can have 10,000 replicas, which is the operator's default. "run" leaves th
 	return cmd
 }
 
-// report prints all faults and returns a kit.ExitError. If there are no faults, it prints the warnings of each object
+// report prints all errors and returns a kit.ExitError. If there are none, it prints the warnings of each object
 // and that the object is valid or was not checked.
 func report(p *kit.Program, c *manifest.Checked) error {
 	for _, f := range c.Faults {

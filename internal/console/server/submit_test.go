@@ -60,7 +60,7 @@ func TestBadManifestsGetTheirFaults(t *testing.T) {
 		"an unknown kind":    {strings.ReplaceAll(manifestOf("x"), "GenericJob", "GenericJbo"), []string{">Line 2<", `did you mean "GenericJob"?`}},
 		"an unknown field":   {strings.ReplaceAll(manifestOf("x"), "image:", "imgae:"), []string{">Line 10<", "spec.replicaSpecs[0].template.spec.containers[0].imgae", `did you mean "image"?`}},
 		"a wrong name":       {manifestOf("x_y"), []string{">Line 4<", "metadata.name"}},
-		"one of two is bad":  {manifestOf("x") + "---\n" + strings.ReplaceAll(manifestOf("other"), "worker", "Worker"), []string{">Line 18<", "1 fault."}},
+		"one of two is bad":  {manifestOf("x") + "---\n" + strings.ReplaceAll(manifestOf("other"), "worker", "Worker"), []string{">Line 18<", "1 error."}},
 		"the same job twice": {manifestOf("x") + "---\n" + manifestOf("x"), []string{">Line 15<", "the manifest has this object twice: it also begins on line 1"}},
 		"too many objects":   {strings.Repeat(manifestOf("x")+"---\n", submit.MostObjects+1), []string{">Line 551<", "this is object 51 of 51"}},
 		"too many bytes":     {manifestOf("x") + strings.Repeat("# long\n", submit.MostText/7), []string{"the text is larger than 128 KiB"}},

@@ -133,15 +133,15 @@ func Submit(in *SubmitInput) SubmitPage {
 	p.Valid = len(in.Faults) == 0 && len(in.Objects) > 0 && in.Problem == ""
 	switch {
 	case len(in.Faults) == 1:
-		p.Summary = "1 fault. Nothing can be created before it is corrected."
+		p.Summary = "1 error. Nothing can be created before it is corrected."
 	case len(in.Faults) > 1:
-		p.Summary = fmt.Sprintf("%d faults. Nothing can be created before they are corrected.", len(in.Faults))
+		p.Summary = fmt.Sprintf("%d errors. Nothing can be created before they are corrected.", len(in.Faults))
 	case len(in.Objects) == 0:
 		p.Summary = "The text holds no object."
 	case in.Problem == "":
-		p.Summary = "No faults. The cluster accepts it."
+		p.Summary = "No errors. The cluster accepts it."
 	default:
-		p.Summary = "No faults in the text, but a request to the cluster failed."
+		p.Summary = "No errors in the text, but a request to the cluster failed."
 	}
 	if at := templated.FindStringIndex(in.Text); len(in.Faults) > 0 && at != nil {
 		p.Hint = fmt.Sprintf("Line %d has %s, a variable of a template. The console submits manifests as they are: fill in variables first.",

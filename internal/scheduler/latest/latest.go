@@ -87,7 +87,7 @@ func (q *Queue[K, V]) next(ctx context.Context) bool {
 	}
 	err := q.do(ctx, key, value)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrAgain) {
-		klog.FromContext(ctx).Error(err, "A request to the API server failed", "key", key)
+		klog.FromContext(ctx).Error(err, "Cannot complete a request to the API server", "key", key)
 	}
 	if err == nil || !q.retries {
 		q.queue.Forget(key)
