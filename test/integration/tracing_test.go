@@ -156,9 +156,11 @@ func (w *world) startSchedulerWith(settings string) *program.Program {
 	return p
 }
 
-// lastWait watches a group. Once the group is scheduled, the channel receives the last reason for which it waited.
+// lastWait watches a group that waits, and returns when the watch has shown a reason. Once the group is scheduled, the
+// channel receives the last reason for which it waited.
 func (w *world) lastWait(group string) <-chan string {
-	last := make(chan string, 1)
+	w.Helper()
+	last, shown := make(chan string, 1), make(chan struct{})
 	go func() {
 		defer close(last)
 		reason := ""
@@ -172,6 +174,9 @@ func (w *world) lastWait(group string) <-chan string {
 						last <- reason
 						return true
 					default:
+						if reason == "" {
+							close(shown)
+						}
 						reason = c.Reason
 					}
 				}
@@ -179,6 +184,11 @@ func (w *world) lastWait(group string) <-chan string {
 			return false
 		}, client.InNamespace(w.Namespace), watch.Named(group))
 	}()
+	select {
+	case <-shown:
+	case <-last:
+		w.Fatalf("group %s was scheduled before the watch showed why it waited", group)
+	}
 	return last
 }
 
