@@ -21,15 +21,23 @@ import (
 
 // The cluster of an unprivileged user runs in a user namespace, in which the user is root, and in a network namespace,
 // because the user may not change the machine's network. An outer process outside both namespaces handles everything
-// that needs the machine's network: it listens on the API server's port and forwards DNS questions to the machine's
-// name servers.
+// that needs the machine's network: it listens on the ports that users connect to and forwards DNS questions to the
+// machine's name servers.
 
-// File descriptors that the inner process inherits from the outer process: the API server's listener, and the
-// directory's lock. Both processes hold the lock, so it is released when both have exited.
+// File descriptors that the inner process inherits from the outer process: the directory's lock, and the listeners of
+// the forwarded ports, in their order. Both processes hold the lock, so it is released when both have exited.
 const (
-	listenerFD = 3
-	lockFD     = 4
+	lockFD          = 3
+	firstListenerFD = 4
 )
+
+// forwarded returns the owners of the ports that users of the machine connect to.
+func (c *Config) forwarded() []string {
+	if c.has(Console) {
+		return []string{APIServer, Console, archiveServer}
+	}
+	return []string{APIServer}
+}
 
 // dnsSocket returns the path of the socket at which the outer process answers DNS questions.
 func (d Dir) dnsSocket() string { return d.join("dns.sock") }
@@ -37,16 +45,20 @@ func (d Dir) dnsSocket() string { return d.join("dns.sock") }
 // runInUserNamespace runs this program again with the same arguments in new user, mount and network namespaces, and
 // returns its exit code. The new process dies with this one.
 func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
-	listener, err := net.Listen("tcp", c.loopback(APIServer))
-	if err != nil {
-		return 0, fmt.Errorf("listening for the API server: %w", err)
+	inherited := []*os.File{lockFD - 3: lock}
+	for _, owner := range c.forwarded() {
+		listener, err := net.Listen("tcp", c.loopback(owner))
+		if err != nil {
+			return 0, fmt.Errorf("listening on the port of %s: %w", owner, err)
+		}
+		defer listener.Close()
+		file, err := listener.(*net.TCPListener).File()
+		if err != nil {
+			return 0, fmt.Errorf("handing over the port of %s: %w", owner, err)
+		}
+		defer file.Close()
+		inherited = append(inherited, file)
 	}
-	defer listener.Close()
-	listenerFile, err := listener.(*net.TCPListener).File()
-	if err != nil {
-		return 0, err
-	}
-	defer listenerFile.Close()
 	if err := os.Remove(d.dnsSocket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
@@ -68,7 +80,7 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	cmd := exec.Command(binary, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", lockVariable, lockFD))
-	cmd.ExtraFiles = []*os.File{listenerFD - 3: listenerFile, lockFD - 3: lock}
+	cmd.ExtraFiles = inherited
 	cmd.SysProcAttr = userNamespace()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -91,9 +103,9 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// joinNetworks sets up the new network namespace: it starts the loopback device and forwards the API server's port of
-// the machine to the API server. It accepts connections until ctx ends, when the shutdown begins. Open connections last
-// until the caller calls stop, so that users can watch the shutdown. stop closes them and returns when they have ended.
+// joinNetworks sets up the new network namespace: it starts the loopback device and forwards connections from
+// the machine's ports. It accepts connections until ctx ends, when the shutdown begins. Open connections last until the
+// caller calls stop, so that users can watch the shutdown. stop closes them and returns when they have ended.
 func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -102,21 +114,29 @@ func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	if err := netlink.LinkSetUp(loopback); err != nil {
 		return nil, fmt.Errorf("setting up the loopback device: %w", err)
 	}
-	unix.CloseOnExec(listenerFD)
-	listenerFile := os.NewFile(listenerFD, "front")
-	listener, err := net.FileListener(listenerFile)
-	if err != nil {
-		return nil, fmt.Errorf("taking over the API server's port: %w", err)
+	var listeners []net.Listener
+	for i, owner := range c.forwarded() {
+		unix.CloseOnExec(firstListenerFD + i)
+		file := os.NewFile(uintptr(firstListenerFD+i), owner)
+		listener, err := net.FileListener(file)
+		if err != nil {
+			return nil, fmt.Errorf("taking over the port of %s: %w", owner, err)
+		}
+		file.Close()
+		listeners = append(listeners, listener)
 	}
-	listenerFile.Close()
-	context.AfterFunc(ctx, func() { listener.Close() })
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var forwarding sync.WaitGroup
-	forwarding.Go(func() {
-		serviceproxy.Forward(connected, listener, func() []string { return []string{c.loopback(APIServer)} })
-	})
+	for i, owner := range c.forwarded() {
+		context.AfterFunc(ctx, func() { listeners[i].Close() })
+		forwarding.Go(func() {
+			serviceproxy.Forward(connected, listeners[i], func() []string { return []string{c.loopback(owner)} })
+		})
+	}
 	return func() {
-		listener.Close()
+		for _, l := range listeners {
+			l.Close()
+		}
 		disconnect()
 		forwarding.Wait()
 	}, nil

@@ -31,6 +31,10 @@ func TestOrdinaryUserRunsACluster(t *testing.T) {
 		t.Fatal("the cluster is not in a user namespace")
 	}
 	podsFindEachOther(t, u, "default")
+	checkConsole(t, strings.TrimSpace(u.t9k(t, "console")))
+	if out, err := u.history(t, "list"); err != nil {
+		t.Errorf("history: %v\n%s", err, out)
+	}
 	config := configOf(t, u.dir("default"))
 	c := u.client(t, "default")
 	create(t, c, pod("runs", "sleep 1000000"))
