@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"testing"
@@ -80,27 +79,17 @@ func (s *space) playGangs(queue, short string, round int) {
 // watchQuota verifies, at each change of a pod of the space until the test ends, that the unfinished pods with a node
 // request no more than the quota, in thousandths of a CPU.
 func (s *space) watchQuota(quota int64) {
-	ctx, cancel := context.WithCancel(s.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// watch.Objects returns when ctx ends.
-		_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, func(objects []client.Object) bool {
-			sum := int64(0)
-			for _, p := range watch.Typed[*corev1.Pod](objects) {
-				if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-					sum += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
-				}
+	s.Watch(&corev1.PodList{}, func(objects []client.Object) bool {
+		sum := int64(0)
+		for _, p := range watch.Typed[*corev1.Pod](objects) {
+			if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				sum += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 			}
-			if sum > quota {
-				s.Errorf("%dm are used, the quota is %dm", sum, quota)
-			}
-			return false
-		}, client.InNamespace(s.Namespace))
-	}()
-	s.Cleanup(func() {
-		cancel()
-		<-done
+		}
+		if sum > quota {
+			s.Errorf("%dm are used, the quota is %dm", sum, quota)
+		}
+		return false
 	})
 }
 

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	"tensorstack.dev/batch/test/kit/jobs"
 	"tensorstack.dev/batch/test/kit/kubelet"
-	"tensorstack.dev/batch/test/kit/watch"
 )
 
 // watchEnds records when jobs are first seen finished, until the test ends. endOf returns this time for the job with
@@ -23,22 +21,15 @@ func (w *world) watchEnds() (endOf func(job string) time.Time) {
 	w.Helper()
 	var mu sync.Mutex
 	ends := map[string]time.Time{}
-	ctx, stop := context.WithCancel(w.Context())
-	var running sync.WaitGroup
-	w.Cleanup(running.Wait)
-	w.Cleanup(stop)
-	running.Go(func() {
-		// Objects returns when ctx ends.
-		_ = watch.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, j := range all {
-				if _, known := ends[j.GetName()]; !known && jobs.Over(j) {
-					ends[j.GetName()] = time.Now()
-				}
+	w.Watch(&batch.GenericJobList{}, func(all []client.Object) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, j := range all {
+			if _, known := ends[j.GetName()]; !known && jobs.Over(j) {
+				ends[j.GetName()] = time.Now()
 			}
-			return false
-		}, client.InNamespace(w.Namespace))
+		}
+		return false
 	})
 	return func(job string) time.Time {
 		mu.Lock()

@@ -57,16 +57,11 @@ type shortLives struct {
 func (w *world) startShortLives(n int) *shortLives {
 	w.Helper()
 	l := &shortLives{world: w, uids: map[string]types.UID{}, gone: map[string]time.Time{}, pods: map[string]*corev1.Pod{}, ends: map[string]bool{}, left: make(chan struct{})}
-	ctx, stop := context.WithCancel(w.Context())
+	w.Watch(&batch.GenericJobList{}, func(all []client.Object) bool { return l.seeJobs(all, n) })
+	w.Watch(&corev1.PodList{}, l.seePods)
+	ctx := w.Context()
 	var running sync.WaitGroup
 	w.Cleanup(running.Wait)
-	w.Cleanup(stop)
-	running.Go(func() {
-		_ = watch.Objects(ctx, w.Client, &batch.GenericJobList{}, func(all []client.Object) bool { return l.seeJobs(all, n) }, client.InNamespace(w.Namespace))
-	})
-	running.Go(func() {
-		_ = watch.Objects(ctx, w.Client, &corev1.PodList{}, func(all []client.Object) bool { l.seePods(ctx, all); return false }, client.InNamespace(w.Namespace))
-	})
 	const creators = 4
 	for c := range creators {
 		running.Go(func() {
@@ -109,7 +104,7 @@ func (l *shortLives) seeJobs(all []client.Object, n int) (done bool) {
 }
 
 // seePods records the pods and makes each exit once it has run for lifetime.
-func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
+func (l *shortLives) seePods(all []client.Object) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range watch.Typed[*corev1.Pod](all) {
@@ -117,9 +112,10 @@ func (l *shortLives) seePods(ctx context.Context, all []client.Object) {
 		l.pods[job] = p
 		if p.Status.Phase == corev1.PodRunning && !l.ends[job] {
 			l.ends[job] = true
-			time.AfterFunc(lifetime, func() { l.end(ctx, p) })
+			time.AfterFunc(lifetime, func() { l.end(l.Context(), p) })
 		}
 	}
+	return false
 }
 
 // end makes the container of a pod exit with code 0, unless the pod no longer exists.

@@ -1,9 +1,7 @@
 package upgrade
 
 import (
-	"context"
 	"fmt"
-	"sync"
 
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,25 +24,16 @@ func bindDefault(s *namespace.Test) {
 		}
 		return s.Beside(corev1.NamespaceNodeLease).Get(nodes.Items[0].Name, &coordination.Lease{})
 	})
-	ctx, cancel := context.WithCancel(s.Context())
-	var running sync.WaitGroup
 	for _, ns := range []string{s.Namespace, systemNamespace} {
-		running.Go(func() {
-			see := func(objects []client.Object) bool {
-				for _, p := range watch.Typed[*corev1.Pod](objects) {
-					if p.Spec.NodeName == "" && p.Spec.SchedulerName == corev1.DefaultSchedulerName {
-						// A conflict means that the pod is already bound.
-						_ = s.Core.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
-							Target: corev1.ObjectReference{Kind: "Node", Name: nodes.Items[0].Name}}, metav1.CreateOptions{})
-					}
+		s.Beside(ns).Watch(&corev1.PodList{}, func(objects []client.Object) bool {
+			for _, p := range watch.Typed[*corev1.Pod](objects) {
+				if p.Spec.NodeName == "" && p.Spec.SchedulerName == corev1.DefaultSchedulerName {
+					// A conflict means that the pod is already bound.
+					_ = s.Core.CoreV1().Pods(ns).Bind(s.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
+						Target: corev1.ObjectReference{Kind: "Node", Name: nodes.Items[0].Name}}, metav1.CreateOptions{})
 				}
-				return false
 			}
-			_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, see, client.InNamespace(ns)) // Objects returns when ctx ends
+			return false
 		})
 	}
-	s.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
 }

@@ -39,22 +39,10 @@ type History struct {
 // Record records the namespace of a test until the test ends.
 func Record(s *namespace.Test) *History {
 	h := &History{s: s, jobs: map[string][]client.Object{}, pods: map[types.UID]*corev1.Pod{}, seen: map[string]time.Time{}}
-	ctx, cancel := context.WithCancel(s.Context())
-	var wg sync.WaitGroup
 	for _, k := range kinds.All {
-		wg.Go(func() {
-			see := func(objects []client.Object) bool { return h.seeJobs(k, objects) }
-			// Objects returns when ctx ends.
-			_ = watch.Objects(ctx, s.Client, jobs.ListOf(k), see, client.InNamespace(s.Namespace))
-		})
+		s.Watch(jobs.ListOf(k), func(objects []client.Object) bool { return h.seeJobs(k, objects) })
 	}
-	wg.Go(func() {
-		_ = watch.Objects(ctx, s.Client, &corev1.PodList{}, h.seePods, client.InNamespace(s.Namespace))
-	})
-	s.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	s.Watch(&corev1.PodList{}, h.seePods)
 	return h
 }
 

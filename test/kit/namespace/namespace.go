@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,6 +149,28 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 
 // conflicts limits the attempts of a write that fails because of conflicts.
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
+
+// Watch calls see as watch.Objects does, with the objects of a list in the test's namespace, until see returns true or
+// the test ends. It returns after the first call, so no later change is missed.
+func (s *Test) Watch(list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) {
+	s.Helper()
+	first, ended := make(chan struct{}), make(chan struct{})
+	called := sync.OnceFunc(func() { close(first) })
+	go func() {
+		defer close(ended)
+		// Objects returns when the context of the test ends, which is before the clean-up functions are called.
+		_ = watch.Objects(s.Context(), s.Client, list, func(objects []client.Object) bool {
+			defer called()
+			return see(objects)
+		}, append([]client.ListOption{client.InNamespace(s.Namespace)}, opts...)...)
+	}()
+	s.Cleanup(func() { <-ended })
+	select {
+	case <-first:
+	case <-time.After(await.Patience):
+		s.Fatalf("waited %s for the first list of a watch (%T)", await.Patience, list)
+	}
+}
 
 // AwaitList waits until cond holds for the objects of a list in the test's namespace, and returns the objects. It
 // watches them, so it sees every version. After await.Patience, the test fails with the state of the namespace.
