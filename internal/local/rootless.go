@@ -103,8 +103,8 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// joinNetworks sets up the new network namespace: it starts the loopback device and forwards connections from
-// the machine's ports. It accepts connections until ctx ends, when the shutdown begins. Open connections last until the
+// joinNetworks sets up the new network namespace: it starts the loopback device and forwards connections from the
+// machine's ports. It accepts connections until ctx ends, when the shutdown begins. Open connections last until the
 // caller calls stop, so that users can watch the shutdown. stop closes them and returns when they have ended.
 func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	loopback, err := netlink.LinkByName("lo")
@@ -114,30 +114,30 @@ func joinNetworks(ctx context.Context, c *Config) (stop func(), err error) {
 	if err := netlink.LinkSetUp(loopback); err != nil {
 		return nil, fmt.Errorf("setting up the loopback device: %w", err)
 	}
-	var listeners []net.Listener
-	for i, owner := range c.forwarded() {
-		unix.CloseOnExec(firstListenerFD + i)
-		file := os.NewFile(uintptr(firstListenerFD+i), owner)
-		listener, err := net.FileListener(file)
-		if err != nil {
-			return nil, fmt.Errorf("taking over the port of %s: %w", owner, err)
-		}
-		file.Close()
-		listeners = append(listeners, listener)
-	}
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	var listeners []net.Listener
 	var forwarding sync.WaitGroup
-	for i, owner := range c.forwarded() {
-		context.AfterFunc(ctx, func() { listeners[i].Close() })
-		forwarding.Go(func() {
-			serviceproxy.Forward(connected, listeners[i], func() []string { return []string{c.loopback(owner)} })
-		})
-	}
-	return func() {
+	stop = func() {
 		for _, l := range listeners {
 			l.Close()
 		}
 		disconnect()
 		forwarding.Wait()
-	}, nil
+	}
+	for i, owner := range c.forwarded() {
+		unix.CloseOnExec(firstListenerFD + i)
+		file := os.NewFile(uintptr(firstListenerFD+i), owner)
+		listener, err := net.FileListener(file)
+		file.Close()
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("taking over the port of %s: %w", owner, err)
+		}
+		listeners = append(listeners, listener)
+		context.AfterFunc(ctx, func() { listener.Close() })
+		forwarding.Go(func() {
+			serviceproxy.Forward(connected, listener, func() []string { return []string{c.loopback(owner)} })
+		})
+	}
+	return stop, nil
 }

@@ -151,7 +151,7 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
 // Watch calls see as watch.Objects does, with the objects of a list in the test's namespace, until see returns true or
-// the test ends. It returns after the first call, so no later change is missed.
+// the test ends. It returns after the first call, so see learns of what the test does next.
 func (s *Test) Watch(list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) {
 	s.Helper()
 	first, ended := make(chan struct{}), make(chan struct{})
