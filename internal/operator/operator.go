@@ -157,7 +157,13 @@ func (o *options) run(ctx context.Context) (err error) {
 	if o.settings.Jobs.ClusterDomain == "" {
 		o.settings.Jobs.ClusterDomain = detectClusterDomain("/etc/resolv.conf")
 	}
-	mgr, err := o.awaitManager(ctx, config)
+	ready := &probes{}
+	stop, err := ready.serve(ctx, o.settings.Health.BindAddress)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	mgr, err := o.awaitManager(ctx, config, ready)
 	if err != nil || mgr == nil {
 		return err
 	}
@@ -165,8 +171,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ready, err := o.addProbes(mgr)
-	if err != nil {
+	if err := o.addChecks(mgr, ready); err != nil {
 		return err
 	}
 	if err := o.addParts(ctx, mgr, shapes, ready); err != nil {
@@ -180,6 +185,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	}
 	mgr.GetLogger().Info("Starting the operator", "version", version.Version, "configuration", o.configFile, "clusterDomain", o.settings.Jobs.ClusterDomain,
 		"maxReplicas", *o.settings.Jobs.MaxReplicas, "webhook", o.servesWebhook(), "leaderElection", *o.settings.LeaderElection.Enabled)
+	ready.set("crds", nil) // not earlier, because all other checks exist only now
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}
@@ -211,14 +217,16 @@ func (o *options) restConfig() (*rest.Config, error) {
 
 // awaitManager returns the controller manager as soon as the API server serves the kinds of jobs, which the manager's
 // cache needs. If CRDs and operator are applied together, the operator starts before the API server serves the kinds.
-// awaitManager returns nil if ctx ends first.
-func (o *options) awaitManager(ctx context.Context, config *rest.Config) (manager.Manager, error) {
+// Meanwhile the check "crds" of ready fails, and the caller corrects it. awaitManager returns nil if ctx ends first.
+func (o *options) awaitManager(ctx context.Context, config *rest.Config, ready *probes) (manager.Manager, error) {
+	ready.set("crds", errors.New("the operator has not checked yet whether the CRDs of jobs exist"))
 	known := ""
 	for {
 		mgr, err := o.manager(config)
 		if !meta.IsNoMatchError(err) {
 			return mgr, err
 		}
+		ready.set("crds", fmt.Errorf("the operator waits for the CRDs of jobs: apply them: %w", err))
 		if err.Error() != known {
 			klog.FromContext(ctx).Info("The operator waits for the CRDs of jobs: apply them", "problem", err)
 			known = err.Error()
@@ -276,10 +284,8 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// addProbes adds the server of /healthz and /readyz to a manager, with the checks of the caches and of the permissions.
-// It returns the probes, to which other parts add their checks.
-func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
-	ready := &probes{}
+// addChecks adds the readiness checks of the caches and of the permissions of a manager to ready.
+func (o *options) addChecks(mgr ctrl.Manager, ready *probes) error {
 	ready.add("caches", func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), time.Second/2) // kubelets wait for 1 s
 		defer cancel()
@@ -288,10 +294,7 @@ func (o *options) addProbes(mgr ctrl.Manager) (*probes, error) {
 		}
 		return nil
 	})
-	if err := o.addPermissions(mgr, ready); err != nil {
-		return nil, err
-	}
-	return ready, ready.serve(mgr, o.settings.Health.BindAddress)
+	return o.addPermissions(mgr, ready)
 }
 
 // podNamespace returns the namespace of the operator's own pod; empty outside of a pod.

@@ -1,7 +1,7 @@
 package operator
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -35,22 +34,43 @@ func (p *probes) add(name string, check healthz.Checker) {
 	p.checks = append(p.checks, readyCheck{name, check})
 }
 
-// serve adds the server of the probes to a manager. It runs in every replica from the start. The addresses "" and "0"
-// disable it.
-func (p *probes) serve(mgr ctrl.Manager, address string) error {
+// set makes the condition name fail with problem, or hold if problem is nil. It adds the condition if it is new.
+func (p *probes) set(name string, problem error) {
+	check := func(*http.Request) error { return problem }
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.checks {
+		if p.checks[i].name == name {
+			p.checks[i].check = check
+			return
+		}
+	}
+	p.checks = append(p.checks, readyCheck{name, check})
+}
+
+// serve starts the server of the probes, which runs in every replica, and before there is a manager: kubelets restart a
+// program that does not answer. The server ends with ctx or with the returned function, which waits for its end and
+// returns its error. The addresses "" and "0" disable the server.
+func (p *probes) serve(ctx context.Context, address string) (stop func() error, err error) {
 	if address == "" || address == "0" {
-		return nil
+		return func() error { return nil }, nil
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("serving /healthz and /readyz: %w", err)
+		return nil, fmt.Errorf("serving /healthz and /readyz: %w", err)
 	}
-	server := &manager.Server{Name: "health probe", Listener: listener,
+	server := &manager.Server{Name: "health probe", Listener: listener, ShutdownTimeout: new(time.Second),
 		Server: &http.Server{Handler: p.handler(), ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 90 * time.Second}}
-	if err := mgr.Add(server); err != nil {
-		return errors.Join(fmt.Errorf("adding the server of /healthz and /readyz: %w", err), listener.Close())
-	}
-	return nil
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Start(ctx) }()
+	return func() error {
+		cancel()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("serving /healthz and /readyz: %w", err)
+		}
+		return nil
+	}, nil
 }
 
 func (p *probes) handler() http.Handler {

@@ -70,8 +70,8 @@ func TestMissingCRDStopsOnlyItsController(t *testing.T) {
 	w.checkStart(w.Env.Kubeconfig, "apply its CRD", func() { w.Must(w.Client.Create(t.Context(), crd)) })
 }
 
-// checkWaitForCRDs starts an operator before the CRDs exist, and verifies that it waits for them and becomes ready
-// without a restart, as every installation by Helm requires.
+// checkWaitForCRDs starts an operator before the CRDs exist, and verifies that it is healthy while it waits for them, so
+// that kubelets do not restart it, and that it becomes ready without a restart, as every installation by Helm requires.
 func (w *world) checkWaitForCRDs() {
 	w.Helper()
 	health := freeAddress(w.T)
@@ -82,6 +82,13 @@ func (w *world) checkWaitForCRDs() {
 		}
 		return nil
 	})
+	if code, text, err := fetch("http://" + health + "/healthz"); err != nil || code != http.StatusOK {
+		w.Errorf("/healthz answers %d %q, error %v", code, text, err)
+	}
+	if code, text, err := fetch("http://" + health + "/readyz"); err != nil || code == http.StatusOK || !strings.Contains(text, "[-]crds failed") ||
+		!strings.Contains(text, batch.GroupVersion.Group) {
+		w.Errorf("/readyz answers %d %q, error %v; want a response that names the missing CRDs", code, text, err)
+	}
 	w.kubectlApply("../../config/crd")
 	w.Await("the operator is ready", func() error {
 		code, text, err := fetch("http://" + health + "/readyz?verbose")
