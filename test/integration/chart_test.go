@@ -214,7 +214,7 @@ func TestWebhookServesProvidedCertificate(t *testing.T) {
 	}
 	secret.Data = nil
 	w.Must(w.Client.Update(t.Context(), secret))
-	from := auditEnd(t, w.Env.AuditLog)
+	log := w.auditEnd()
 	startOperator(t, w.serviceAccountKubeconfig("t9k-operator"), "webhook: {bindAddress: '"+address+"'}", "webhook: {certDir: '"+dir+"'}")
 	w.awaitWebhook()
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "sized-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "small"}}
@@ -228,7 +228,7 @@ func TestWebhookServesProvidedCertificate(t *testing.T) {
 		}
 		return nil
 	})
-	w.checkUse(operatorUser, from, []string{"t9k-operator-webhook"}, noException)
+	w.checkUse(operatorUser, log, []string{"t9k-operator-webhook"}, noException)
 	w.Must(w.Client.Get(t.Context(), key, secret))
 	if len(secret.Data) > 0 {
 		t.Error("the operator has created a certificate of its own")

@@ -243,7 +243,7 @@ func (w *world) shared() (other *world) {
 // succeed.
 func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 	w := newWorld(t)
-	from := auditEnd(t, w.Env.AuditLog)
+	log := w.auditEnd()
 	other := w.shared()
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + w.Namespace}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}}}
@@ -320,8 +320,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 	}
 	t.Run("the console uses exactly its permissions", func(t *testing.T) {
 		w := w.in(t)
-		used := usedPermissions(t, w.Env.AuditLog, from, consoleUser)
-		w.checkUse(consoleUser, from, []string{"t9k-console"}, func(p permission) string {
+		used := w.checkUse(consoleUser, log, []string{"t9k-console"}, func(p permission) string {
 			if p.resource == "namespaces" {
 				return "only a console with an archive needs it; see TestConsoleWithAnArchiveUsesExactlyItsPermissions"
 			}

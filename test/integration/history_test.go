@@ -239,12 +239,12 @@ func TestConsoleWithAnArchiveUsesExactlyItsPermissions(t *testing.T) {
 	}
 	w.awaitRightOf(consoleUser, true, authorization.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log"})
 	startOperator(t, w.Env.Kubeconfig)
-	from := auditEnd(t, w.Env.AuditLog)
+	log := w.auditEnd()
 	i := w.startConsole(consoleArchive(filepath.Join(t.TempDir(), "archive.db")))
 	viewer := w.person(i, "viewer", look...)
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Exit, "0")))
 	viewer.awaitHistory([]string{"describe", "job"}, "Succeeded")
 	viewer.page("/")
 	w.awaitUse(consoleUser, permission{verb: "get", resource: "pods/log", namespace: w.Namespace})
-	w.checkUse(consoleUser, from, []string{"t9k-console", "t9k-console-archive"}, noException)
+	w.checkUse(consoleUser, log, []string{"t9k-console", "t9k-console-archive"}, noException)
 }

@@ -41,7 +41,7 @@ import (
 func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
-	from := auditEnd(t, w.Env.AuditLog)
+	log := w.auditEnd()
 	kubeconfig := w.serviceAccountKubeconfig("t9k-operator")
 	address := freeAddress(t)
 	w.pointWebhook(address)
@@ -62,7 +62,7 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	w.useTensorBoards()
 	w.useQueues()
 
-	w.checkUse(operatorUser, from, []string{"t9k-operator", "t9k-operator-webhook", "t9k-operator-webhook-certificate"}, func(p permission) string {
+	w.checkUse(operatorUser, log, []string{"t9k-operator", "t9k-operator-webhook", "t9k-operator-webhook-certificate"}, func(p permission) string {
 		switch {
 		case p.verb == "update" && strings.HasSuffix(p.resource, "/finalizers"):
 			return "the API server checks it when the operator creates objects with owners; see TestMissingFinalizersPermissionIsReported"

@@ -1,22 +1,18 @@
 package integration
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tensorstack.dev/batch/config"
+	"tensorstack.dev/batch/internal/testing/audit"
 )
 
 // permission is one action that a role allows. If name is empty, it applies to all objects; if namespace is empty, it
@@ -31,12 +27,12 @@ func (p permission) String() string {
 	return text
 }
 
-// checkUse fails the test unless, after the offset from in the audit log, a user has used each permission of the
-// given roles and no request of the user was forbidden. except returns the reason why the log does not show the use
-// of a permission, or an empty string if the log must show it.
-func (w *world) checkUse(user string, from int64, roles []string, except func(permission) string) {
+// checkUse fails the test unless, in the rest of the audit log, a user has used each permission of the given roles and
+// no request of the user was forbidden. except returns the reason why the log does not show the use of a permission, or
+// an empty string if the log must show it. checkUse returns the requests of the user.
+func (w *world) checkUse(user string, log *audit.Log, roles []string, except func(permission) string) usage {
 	w.Helper()
-	used := usedPermissions(w.T, w.Env.AuditLog, from, user)
+	used := w.used(user, log)
 	for _, p := range used.forbidden {
 		w.Errorf("forbidden: %s", p)
 	}
@@ -58,6 +54,7 @@ func (w *world) checkUse(user string, from int64, roles []string, except func(pe
 	if w.Failed() {
 		w.Logf("used: %v", slices.SortedFunc(maps.Keys(used.all), func(a, b permission) int { return strings.Compare(a.String(), b.String()) }))
 	}
+	return used
 }
 
 // noException permits no exception. Pass it to checkUse as except if a user uses every granted permission.
@@ -95,8 +92,9 @@ func permissionsOf(rules []rbacv1.PolicyRule, namespace string) []permission {
 // awaitUse waits until the audit log shows that a user has used a permission.
 func (w *world) awaitUse(user string, p permission) {
 	w.Helper()
+	log := audit.Open(w.Env.AuditLog)
 	w.Await(user+" uses "+p.String(), func() error {
-		if !usedPermissions(w.T, w.Env.AuditLog, 0, user).all[p] {
+		if !w.used(user, log).all[p] {
 			return errors.New("it has not used the permission")
 		}
 		return nil
@@ -110,56 +108,31 @@ type usage struct {
 	forbidden []string
 }
 
-func auditEnd(t *testing.T, path string) int64 {
-	t.Helper()
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
+// auditEnd returns the audit log. Its next request is the first one after the call.
+func (w *world) auditEnd() *audit.Log {
+	w.Helper()
+	log, err := audit.OpenAtEnd(w.Env.AuditLog)
+	w.Must(err)
+	return log
 }
 
-// usedPermissions returns the requests of a user in the audit log, starting at an offset.
-func usedPermissions(t *testing.T, path string, from int64, user string) usage {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+// used returns the requests of a user that were logged since the last call with this log.
+func (w *world) used(user string, log *audit.Log) usage {
+	w.Helper()
+	events, err := log.Next()
+	w.Must(err)
 	u := usage{all: map[permission]bool{}}
-	lines := bufio.NewScanner(bytes.NewReader(data[from:]))
-	lines.Buffer(nil, 1<<22)
-	for lines.Scan() {
-		var e struct {
-			Verb, RequestURI string
-			User             struct{ Username string }
-			ObjectRef        struct{ APIGroup, Resource, Subresource, Name, Namespace string }
-			ResponseStatus   struct {
-				Code    int
-				Message string
-			}
-			Annotations map[string]string
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
-		if e.User.Username != user || e.ObjectRef.Resource == "" {
+	for _, e := range events {
+		if e.User != user || e.Resource == "" {
 			continue
 		}
-		if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
-			u.forbidden = append(u.forbidden, e.Verb+" "+e.RequestURI+": "+e.ResponseStatus.Message)
+		if e.Forbidden {
+			u.forbidden = append(u.forbidden, e.Verb+" "+e.URI+": "+e.Message)
 			continue
 		}
-		resource := e.ObjectRef.Resource
-		if e.ObjectRef.Subresource != "" {
-			resource += "/" + e.ObjectRef.Subresource
-		}
-		for _, name := range []string{e.ObjectRef.Name, ""} {
-			for _, namespace := range []string{e.ObjectRef.Namespace, ""} {
-				u.all[permission{e.Verb, e.ObjectRef.APIGroup, resource, name, namespace}] = true
+		for _, name := range []string{e.Name, ""} {
+			for _, namespace := range []string{e.Namespace, ""} {
+				u.all[permission{e.Verb, e.Group, e.Resource, name, namespace}] = true
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 	w.installDefault()
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "create", Group: coordination.GroupName, Resource: "leases", Namespace: config.Namespace})
 	w.awaitRightOf(schedulerUser, true, authorization.ResourceAttributes{Verb: "watch", Group: scheduling.GroupVersion.Group, Resource: "podgroups"})
-	from := auditEnd(t, w.Env.AuditLog)
+	log := w.auditEnd()
 	w.paperNodes("paper-0", "paper-1")
 
 	// A scheduler without streaming lists sends list requests.
@@ -71,7 +71,7 @@ func TestInstalledSchedulerUsesExactlyItsPermissions(t *testing.T) {
 		t.Errorf("after SIGTERM the scheduler exits with code %d", code)
 	}
 
-	w.checkUse(schedulerUser, from, []string{"t9k-scheduler"}, noException)
+	w.checkUse(schedulerUser, log, []string{"t9k-scheduler"}, noException)
 }
 
 // useScheduler makes the scheduler do everything it can do.

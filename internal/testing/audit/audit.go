@@ -33,11 +33,18 @@ type Event struct {
 	User string
 	// Verb is get, list, watch, create, update, patch, delete and so on.
 	Verb string
+	// Group is the API group, such as "batch.tensorstack.dev"; it is empty for Kubernetes' core group.
+	Group string
 	// Resource is the plural, with the subresource if there is one, for example "genericjobs/status".
 	Resource        string
 	Namespace, Name string
-	// Code is the status code of the answer.
-	Code int
+	// URI is the path of the request with its query.
+	URI string
+	// Code and Message are the status code of the answer and, if there is one, its message.
+	Code    int
+	Message string
+	// Forbidden means that the user had no permission to send the request.
+	Forbidden bool
 	// Body is the object that was sent, as JSON. It is empty at level Metadata.
 	Body json.RawMessage
 }
@@ -53,19 +60,22 @@ func (e *Event) Write() bool {
 
 // line contains the fields of a line of the log that this package reads.
 type line struct {
-	Stage string `json:"stage"`
-	Verb  string `json:"verb"`
-	User  struct {
+	Stage      string `json:"stage"`
+	Verb       string `json:"verb"`
+	RequestURI string `json:"requestURI"`
+	User       struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef struct {
-		Resource, Subresource, Namespace, Name string
+		APIGroup, Resource, Subresource, Namespace, Name string
 	} `json:"objectRef"`
 	ResponseStatus struct {
-		Code int `json:"code"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
 	} `json:"responseStatus"`
-	RequestObject            json.RawMessage `json:"requestObject"`
-	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
+	Annotations              map[string]string `json:"annotations"`
+	RequestObject            json.RawMessage   `json:"requestObject"`
+	RequestReceivedTimestamp time.Time         `json:"requestReceivedTimestamp"`
 }
 
 // Log is an audit log that is being written.
@@ -77,9 +87,20 @@ type Log struct {
 // Open returns the audit log at path. Next starts at its beginning.
 func Open(path string) *Log { return &Log{path: path} }
 
-// Next returns the requests that were logged since the last call. A watch counts once, when it starts.
+// OpenAtEnd returns the audit log at path. Next starts after its last complete line.
+func OpenAtEnd(path string) (*Log, error) {
+	l := Open(path)
+	_, err := l.Next()
+	return l, err
+}
+
+// Next returns the requests that were logged since the last call. If the API server has not created the file yet, there
+// are none. A watch counts once, when it starts.
 func (l *Log) Next() ([]Event, error) {
 	f, err := os.Open(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
@@ -117,8 +138,10 @@ func parse(text []byte) (Event, bool, error) {
 	if begun := in.Stage == "ResponseStarted"; begun != (in.Verb == "watch") {
 		return Event{}, false, nil
 	}
-	e := Event{At: in.RequestReceivedTimestamp, User: in.User.Username, Verb: in.Verb, Resource: in.ObjectRef.Resource,
-		Namespace: in.ObjectRef.Namespace, Name: in.ObjectRef.Name, Code: in.ResponseStatus.Code, Body: in.RequestObject}
+	e := Event{At: in.RequestReceivedTimestamp, User: in.User.Username, Verb: in.Verb, Group: in.ObjectRef.APIGroup,
+		Resource: in.ObjectRef.Resource, Namespace: in.ObjectRef.Namespace, Name: in.ObjectRef.Name, URI: in.RequestURI,
+		Code: in.ResponseStatus.Code, Message: in.ResponseStatus.Message, Body: in.RequestObject,
+		Forbidden: in.Annotations["authorization.k8s.io/decision"] == "forbid"}
 	if s := in.ObjectRef.Subresource; s != "" {
 		e.Resource += "/" + s
 	}

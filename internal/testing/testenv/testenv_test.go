@@ -1,10 +1,7 @@
 package testenv_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"tensorstack.dev/batch/internal/local"
+	"tensorstack.dev/batch/internal/testing/audit"
 	"tensorstack.dev/batch/internal/testing/testenv"
 	"tensorstack.dev/batch/test/kit/await"
 )
@@ -94,28 +92,11 @@ func awaitReady(t *testing.T, env *testenv.Env) {
 
 func countAudited(t *testing.T, path, verb, resource string) int {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	events, err := audit.Open(path).Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb      string `json:"verb"`
-			ObjectRef struct {
-				Resource string `json:"resource"`
-			} `json:"objectRef"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatal(err)
-		}
-		if event.Verb == verb && event.ObjectRef.Resource == resource {
-			n++
-		}
-	}
-	return n
+	return audit.Count(events)[verb+" "+resource]
 }
 
 func TestStartClusterRunsPods(t *testing.T) {
