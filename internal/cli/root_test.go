@@ -117,7 +117,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		}
 		b.WriteString(clitest.Transcript(args, out, errOut, code) + "\n")
 	}
-	golden.Compare(t, "testdata/faults.txt", b.String())
+	golden.Compare(t, "testdata/errors.txt", b.String())
 }
 
 func TestPluginHelpNamesTheKubectlCommand(t *testing.T) {

@@ -218,8 +218,8 @@ func (r *Reconciler) convert(obj kinds.Object) *engine.Job {
 	if r.opts.ClusterDomain != "" {
 		job.ClusterDomain = r.opts.ClusterDomain
 	}
-	if faults := r.kind.Validate(obj, r.opts.Limits); len(faults) > 0 {
-		job.Invalid = faults.ToAggregate().Error()
+	if errs := r.kind.Validate(obj, r.opts.Limits); len(errs) > 0 {
+		job.Invalid = errs.ToAggregate().Error()
 	}
 	return job
 }

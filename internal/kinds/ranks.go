@@ -35,7 +35,7 @@ func (c *conversion) rules(r *ruleReader, rules []batch.FinishRule) []engine.Rul
 		if r.members > maxRuleMembers {
 			break
 		}
-		if to, faults := r.read(rule, nil); len(faults) == 0 {
+		if to, errs := r.read(rule, nil); len(errs) == 0 {
 			converted = append(converted, to)
 		}
 	}
@@ -50,8 +50,8 @@ func (v *validator) rules(r *ruleReader, rules []batch.FinishRule, path *field.P
 		if r.members > maxRuleMembers {
 			return
 		}
-		_, faults := r.read(rule, path.Index(i))
-		v.errs = append(v.errs, faults...)
+		_, errs := r.read(rule, path.Index(i))
+		v.errs = append(v.errs, errs...)
 	}
 }
 
@@ -59,22 +59,22 @@ func (v *validator) rules(r *ruleReader, rules []batch.FinishRule, path *field.P
 func (r *ruleReader) read(rule batch.FinishRule, path *field.Path) (engine.Rule, field.ErrorList) {
 	names := sortedKeys(rule)
 	var members []engine.Member
-	var faults field.ErrorList
+	var errs field.ErrorList
 	for _, name := range names {
 		role := roleIndex(r.job, name)
 		if role < 0 {
-			faults = append(faults, field.Invalid(path.Key(name), name, unknownRole(r.job, name)))
+			errs = append(errs, field.Invalid(path.Key(name), name, unknownRole(r.job, name)))
 			continue
 		}
-		var fault *field.Error
-		if members, fault = r.ranks(members, role, rule[name], path.Key(name)); fault != nil {
-			faults = append(faults, fault)
+		var err *field.Error
+		if members, err = r.ranks(members, role, rule[name], path.Key(name)); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	if len(members) == 0 && len(faults) == 0 {
-		faults = append(faults, field.Invalid(path, ruleText(rule, names), "the rule names no replica: name at least one, or remove the rule"))
+	if len(members) == 0 && len(errs) == 0 {
+		errs = append(errs, field.Invalid(path, ruleText(rule, names), "the rule names no replica: name at least one, or remove the rule"))
 	}
-	return engine.Rule{Text: ruleText(rule, names), Members: members}, faults
+	return engine.Rule{Text: ruleText(rule, names), Members: members}, errs
 }
 
 // ranks appends the replicas of one role that a rule names. It stops at the first error in the list.
@@ -101,9 +101,9 @@ func (r *ruleReader) ranks(to []engine.Member, role int, list batch.RankList, pa
 		if detail != "" {
 			return to, field.Invalid(path.Index(i), entry.String(), detail)
 		}
-		var fault *field.Error
-		if to, fault = r.span(to, role, first, last, path); fault != nil {
-			return to, fault
+		var err *field.Error
+		if to, err = r.span(to, role, first, last, path); err != nil {
+			return to, err
 		}
 	}
 	return to, nil

@@ -40,15 +40,15 @@ func (k Kind) Validate(o Object, limits Limits) field.ErrorList {
 	v.name(o)
 	k.validate(o, v)
 	v.sizes()
-	if n := len(v.errs); n > maxFaults {
-		v.errs = v.errs[:maxFaults]
-		v.invalid(field.NewPath("spec"), fmt.Sprintf("%d errors", n), fmt.Sprintf("the first %d are listed: correct these", maxFaults))
+	if n := len(v.errs); n > maxErrors {
+		v.errs = v.errs[:maxErrors]
+		v.invalid(field.NewPath("spec"), fmt.Sprintf("%d errors", n), fmt.Sprintf("the first %d are listed: correct these", maxErrors))
 	}
 	return v.errs
 }
 
-// maxFaults is the largest number of errors that are reported for a job, because they go into a condition's message.
-const maxFaults = 20
+// maxErrors is the largest number of errors that are reported for a job, because they go into a condition's message.
+const maxErrors = 20
 
 func (v *validator) invalid(path *field.Path, value any, detail string) {
 	v.errs = append(v.errs, field.Invalid(path, value, detail))

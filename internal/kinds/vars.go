@@ -75,7 +75,7 @@ func (c *conversion) variables() {
 			if _, ok := x[*s]; ok || !strings.Contains(*s, "$(") {
 				return
 			}
-			if parts, faults := v.compile(*s); len(faults) == 0 && (len(parts) > 1 || parts[0] != *s) {
+			if parts, bad := v.compile(*s); len(bad) == 0 && (len(parts) > 1 || parts[0] != *s) {
 				x[*s] = parts
 			}
 		})
@@ -101,11 +101,11 @@ func (v *validator) variables() {
 		role := &v.job.Roles[i]
 		words, x := vocabulary{v.job, role}, v.expanders[i]
 		allTexts(role, func(p place, s *string) {
-			if _, ok := x[*s]; ok || len(v.errs) > maxFaults || !strings.Contains(*s, "$(") {
+			if _, ok := x[*s]; ok || len(v.errs) > maxErrors || !strings.Contains(*s, "$(") {
 				return
 			}
-			_, faults := words.compile(*s)
-			for _, f := range faults {
+			_, bad := words.compile(*s)
+			for _, f := range bad {
 				v.invalid(v.textPath(i, p), f.ref, f.detail)
 			}
 		})
@@ -129,12 +129,12 @@ type vocabulary struct {
 	role *engine.Role
 }
 
-// fault is a reference to something that does not exist.
-type fault struct{ ref, detail string }
+// badReference is a reference to something that does not exist.
+type badReference struct{ ref, detail string }
 
 // compile resolves the variables of a text. It returns the parts that the rank separates; a text that is the same for
 // every rank has one part. It finds references exactly as Kubernetes does, so that both agree on what is escaped.
-func (v vocabulary) compile(text string) (parts []string, faults []fault) {
+func (v vocabulary) compile(text string) (parts []string, bad []badReference) {
 	var part strings.Builder
 	done := 0 // text[:done] is in parts and part
 	for i := 0; i+1 < len(text); {
@@ -152,8 +152,8 @@ func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 		}
 		ref := text[i : i+length]
 		value, ours, detail := v.resolve(ref[2 : length-1])
-		if detail != "" && len(faults) <= maxFaults {
-			faults = append(faults, fault{ref, detail})
+		if detail != "" && len(bad) <= maxErrors {
+			bad = append(bad, badReference{ref, detail})
 		}
 		if ours {
 			part.WriteString(text[done:i])
@@ -167,7 +167,7 @@ func (v vocabulary) compile(text string) (parts []string, faults []fault) {
 		i += length
 	}
 	part.WriteString(text[done:])
-	return append(parts, part.String()), faults
+	return append(parts, part.String()), bad
 }
 
 // resolve returns the value of a variable, whether the variable is one of the operator's, and what is wrong with it.

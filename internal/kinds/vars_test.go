@@ -52,9 +52,9 @@ func TestVariablesExpand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job := trainJob()
-			parts, faults := vocabulary{job, &job.Roles[0]}.compile(c.text)
-			if len(faults) > 0 {
-				t.Fatalf("refused: %v", faults)
+			parts, bad := vocabulary{job, &job.Roles[0]}.compile(c.text)
+			if len(bad) > 0 {
+				t.Fatalf("refused: %v", bad)
 			}
 			if got := strings.Join(parts, "2"); got != c.want {
 				t.Errorf("%s became %s, want %s", c.text, got, c.want)
@@ -63,35 +63,35 @@ func TestVariablesExpand(t *testing.T) {
 	}
 }
 
-func TestUnknownVariablesAreFaults(t *testing.T) {
+func TestUnknownVariablesAreErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		change     func(*engine.Job)
-		want       []fault
+		want       []badReference
 	}{
-		{name: "unknown role", text: "$(replicas[w])", want: []fault{
+		{name: "unknown role", text: "$(replicas[w])", want: []badReference{
 			{"$(replicas[w])", `the job has no role "w": use one of "worker", "ps", "port", "idle"`}}},
-		{name: "no role at all", text: "$(replicas[])", want: []fault{
+		{name: "no role at all", text: "$(replicas[])", want: []badReference{
 			{"$(replicas[])", `the job has no role "": use one of "worker", "ps", "port", "idle"`}}},
-		{name: "rank out of range", text: "$(service.ps[2].host)", want: []fault{
+		{name: "rank out of range", text: "$(service.ps[2].host)", want: []badReference{
 			{"$(service.ps[2].host)", `role "ps" has 2 replicas: use a rank from 0 to 1`}}},
-		{name: "rank out of the range of one", text: "$(service.port[1].host)", want: []fault{
+		{name: "rank out of the range of one", text: "$(service.port[1].host)", want: []badReference{
 			{"$(service.port[1].host)", `role "port" has one replica: use rank 0`}}},
-		{name: "negative rank", text: "$(service.ps[-1].host)", want: []fault{
+		{name: "negative rank", text: "$(service.ps[-1].host)", want: []badReference{
 			{"$(service.ps[-1].host)", `"-1" is not a rank: write a number such as 0`}}},
-		{name: "no rank", text: "$(service.ps[].host)", want: []fault{
+		{name: "no rank", text: "$(service.ps[].host)", want: []badReference{
 			{"$(service.ps[].host)", `"" is not a rank: write a number such as 0`}}},
-		{name: "port without a name", text: "$(service.port[])", want: []fault{
+		{name: "port without a name", text: "$(service.port[])", want: []badReference{
 			{"$(service.port[])", `spec.service.ports has no port named "": use "http"`}}},
 		{name: "no service", text: "$(service.worker[0].host)$(rank)$(service.port[http])",
-			change: func(j *engine.Job) { j.Service = nil }, want: []fault{
+			change: func(j *engine.Job) { j.Service = nil }, want: []badReference{
 				{"$(service.worker[0].host)", "replicas have names in DNS only where the job has a service: add spec.service"},
 				{"$(service.port[http])", "the job has no service: add spec.service with a port of this name"}}},
-		{name: "nested in a rank", text: "$(service.worker[$(rank)].host)", want: []fault{
+		{name: "nested in a rank", text: "$(service.worker[$(rank)].host)", want: []badReference{
 			{"$(service.worker[$(rank)", "variables do not nest: write the role, rank or port itself between [ and ]"}}},
-		{name: "nested in a role", text: "$(service.$(type)[0].host)", want: []fault{
+		{name: "nested in a role", text: "$(service.$(type)[0].host)", want: []badReference{
 			{"$(service.$(type)", "variables do not nest: write the role, rank or port itself between [ and ]"}}},
-		{name: "nested in replicas", text: "$(replicas[$(type)])", want: []fault{
+		{name: "nested in replicas", text: "$(replicas[$(type)])", want: []badReference{
 			{"$(replicas[$(type)", "variables do not nest: write the role, rank or port itself between [ and ]"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestUnknownVariablesAreFaults(t *testing.T) {
 			if c.change != nil {
 				c.change(job)
 			}
-			_, faults := vocabulary{job, &job.Roles[0]}.compile(c.text)
-			if diff := cmp.Diff(c.want, faults, cmp.AllowUnexported(fault{})); diff != "" {
+			_, bad := vocabulary{job, &job.Roles[0]}.compile(c.text)
+			if diff := cmp.Diff(c.want, bad, cmp.AllowUnexported(badReference{})); diff != "" {
 				t.Error("(-want +got)\n" + diff)
 			}
 		})
@@ -126,16 +126,16 @@ func FuzzSubstitute(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, rank int) {
 		job := trainJob()
 		v := vocabulary{job, &job.Roles[0]}
-		parts, faults := v.compile(text)
+		parts, bad := v.compile(text)
 		if len(parts) == 0 {
 			t.Fatal("no parts")
 		}
-		for _, fault := range faults {
-			if !strings.Contains(text, fault.ref) || fault.detail == "" {
-				t.Errorf("fault %q does not quote this text, or has no message", fault)
+		for _, b := range bad {
+			if !strings.Contains(text, b.ref) || b.detail == "" {
+				t.Errorf("error %q does not quote this text, or has no message", b)
 			}
 		}
-		if len(faults) > 0 {
+		if len(bad) > 0 {
 			return
 		}
 		got := strings.Join(parts, strconv.Itoa(rank))

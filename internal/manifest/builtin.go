@@ -27,7 +27,7 @@ func (r *Result) checkBuiltIn() {
 	for range maxWrongValues {
 		data, err := u.MarshalJSON()
 		if err != nil {
-			r.fault("", err.Error())
+			r.report("", err.Error())
 			return
 		}
 		_, _, err = decoder.Decode(data, nil, nil)
@@ -44,24 +44,24 @@ func (r *Result) checkBuiltIn() {
 	}
 }
 
-// unknownField converts a decoder's error about an unknown field to a fault.
+// unknownField reports a decoder's error about an unknown field with its path.
 func (r *Result) unknownField(err error) {
 	if path, ok := strings.CutPrefix(err.Error(), `unknown field "`); ok {
-		r.fault(strings.TrimSuffix(path, `"`), "unknown field")
+		r.report(strings.TrimSuffix(path, `"`), "unknown field")
 		return
 	}
-	r.fault("", err.Error())
+	r.report("", err.Error())
 }
 
-// wrongValue converts a decoder's error about a value to a fault and removes the value from the object. It returns
-// false if it cannot find the value.
+// wrongValue reports a decoder's error about a value and removes the value from the object. It returns false if it
+// cannot find the value.
 func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
 	if errors.Is(err, resource.ErrFormatWrong) {
 		return r.wrongQuantities(u, "", u.Object)
 	}
 	wrong := wrongType(err)
 	if wrong == nil {
-		r.fault("", strings.Join(strings.Fields(err.Error()), " "))
+		r.report("", strings.Join(strings.Fields(err.Error()), " "))
 		return false
 	}
 	path := wrong.Field
@@ -74,7 +74,7 @@ func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
 			path = strings.TrimPrefix(full, ".")
 		}
 	}
-	r.fault(path, fmt.Sprintf("cannot be %s: write %s", article(wrong.Value), wanted(wrong.Type.String())))
+	r.report(path, fmt.Sprintf("cannot be %s: write %s", article(wrong.Value), wanted(wrong.Type.String())))
 	return remove(u.Object, path)
 }
 
@@ -145,7 +145,7 @@ func (r *Result) wrongQuantities(u *unstructured.Unstructured, path string, valu
 			at := strings.TrimPrefix(path+"."+name, ".")
 			text, isText := v[name].(string)
 			if _, err := resource.ParseQuantity(text); isText && err != nil && slices.Contains(quantityMaps, lastName(path)) {
-				r.fault(at, fmt.Sprintf("Invalid value: %q: %s", text, noQuantity))
+				r.report(at, fmt.Sprintf("Invalid value: %q: %s", text, noQuantity))
 				delete(v, name)
 				found = true
 				continue

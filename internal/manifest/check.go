@@ -23,9 +23,9 @@ type Checker struct {
 	Namespace string
 	// Limits are the limits against which jobs are validated.
 	Limits kinds.Limits
-	// MaxFaults is the largest number of faults that are reported for one object; zero means all. The time to find the
-	// line of a fault grows with the number of fields in the object.
-	MaxFaults int
+	// MaxErrors is the largest number of errors that are reported for one object; zero means all. The time to find the
+	// line of an error grows with the number of fields in the object.
+	MaxErrors int
 
 	definitions map[schema.GroupVersionResource]*definition
 }
@@ -33,23 +33,23 @@ type Checker struct {
 // Result is the result of checking one object.
 type Result struct {
 	Doc
-	Faults []Fault
+	Errors []Diagnostic
 	// Warnings are about fields of a valid object that have no effect.
-	Warnings []Fault
-	// Kind is the kind of a job; nil for other objects. Job is the converted job; nil if the job has faults.
+	Warnings []Diagnostic
+	// Kind is the kind of a job; nil for other objects. Job is the converted job; nil if the job has errors.
 	Kind *kinds.Kind
 	Job  *engine.Job
 	// Unknown is true for objects that were not checked because this program has no schema for them.
 	Unknown bool
 
-	// limit is Checker.MaxFaults.
+	// limit is Checker.MaxErrors.
 	limit int
 }
 
-// Check returns the faults and warnings that admission would return for an object. The error is a failure of this
+// Check returns the errors and warnings that admission would return for an object. The error is a failure of this
 // program, not of the manifest.
 func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
-	r := Result{Doc: d, limit: c.MaxFaults}
+	r := Result{Doc: d, limit: c.MaxErrors}
 	gvk := d.Object.GroupVersionKind()
 	names, version := known(gvk.Group)
 	switch {
@@ -61,10 +61,10 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 		return r, nil
 	case gvk.Version != version:
 		supported := []string{schema.GroupVersion{Group: gvk.Group, Version: version}.String()}
-		r.fault("apiVersion", field.NotSupported(nil, d.Object.GetAPIVersion(), supported).ErrorBody())
+		r.report("apiVersion", field.NotSupported(nil, d.Object.GetAPIVersion(), supported).ErrorBody())
 		return r, nil
 	case !slices.Contains(names, gvk.Kind):
-		r.fault("kind", unknownKind(gvk.Kind, names))
+		r.report("kind", unknownKind(gvk.Kind, names))
 		return r, nil
 	case gvk.Group != batch.GroupVersion.Group:
 		return r, c.checkOther(ctx, &r, others[slices.IndexFunc(others, func(o other) bool { return o.of == gvk })])
@@ -77,16 +77,16 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 	return r, c.checkJob(ctx, &r)
 }
 
-func (r *Result) fault(path, message string) {
-	if r.limit > 0 && len(r.Faults) >= r.limit {
+func (r *Result) report(path, message string) {
+	if r.limit > 0 && len(r.Errors) >= r.limit {
 		return
 	}
-	r.Faults = append(r.Faults, r.Fault(path, message))
+	r.Errors = append(r.Errors, r.At(path, message))
 }
 
 func (r *Result) errors(errs field.ErrorList) {
 	for _, e := range errs {
-		r.fault(e.Field, r.describe(e))
+		r.report(e.Field, r.describe(e))
 	}
 }
 
@@ -115,7 +115,7 @@ func (c *Checker) checkJob(ctx context.Context, r *Result) error {
 // warn adds admission's warnings.
 func (r *Result) warn(warnings []kinds.Warning) {
 	for _, w := range warnings {
-		r.Warnings = append(r.Warnings, r.Fault(w.Field, "warning: "+w.Message))
+		r.Warnings = append(r.Warnings, r.At(w.Field, "warning: "+w.Message))
 	}
 }
 
@@ -128,7 +128,7 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 	u := r.Object.DeepCopy()
 	unstructured.RemoveNestedField(u.Object, "status")
 	for _, unknown := range s.decode(u) {
-		r.fault(unknown.path, unknown.message)
+		r.report(unknown.path, unknown.message)
 	}
 	if namespaced && u.GetNamespace() == "" {
 		u.SetNamespace(c.Namespace)
@@ -143,7 +143,7 @@ func (c *Checker) checkCustom(ctx context.Context, r *Result, of schema.GroupVer
 		broken = s.checkRules(ctx, u)
 	}
 	r.errors(merge(errs, broken))
-	if len(r.Faults) > 0 {
+	if len(r.Errors) > 0 {
 		r.Job, r.Warnings = nil, nil
 	}
 	return nil

@@ -18,10 +18,10 @@ type Opener func(file string) (r io.ReadCloser, name string, err error)
 // ErrNoFile means that no manifest was named.
 var ErrNoFile = errors.New("name a manifest: -f FILE")
 
-// Checked is the result of checking the objects in some files. Faults are in the order of the files and documents.
+// Checked is the result of checking the objects in some files. Errors are in the order of the files and documents.
 type Checked struct {
 	Results []Result
-	Faults  []Fault
+	Errors  []Diagnostic
 }
 
 // Expand replaces each directory in a list of manifests with the manifests in it, sorted by name: the files that end
@@ -51,15 +51,15 @@ func Expand(names []string) ([]string, error) {
 	return files, nil
 }
 
-// ReadFile reads the objects in a file. name is the name of the file for messages. The faults are about documents that
+// ReadFile reads the objects in a file. name is the name of the file for messages. The errors are about documents that
 // cannot be read.
-func ReadFile(open Opener, file string) (name string, docs []Doc, faults []Fault, err error) {
+func ReadFile(open Opener, file string) (name string, docs []Doc, diags []Diagnostic, err error) {
 	r, name, err := open(file)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	docs, faults, err = Read(name, r)
-	return name, docs, faults, errors.Join(err, r.Close())
+	docs, diags, err = Read(name, r)
+	return name, docs, diags, errors.Join(err, r.Close())
 }
 
 // CheckFiles reads and checks files and directories. It returns ErrNoFile if there are none, and an error if a file
@@ -74,35 +74,35 @@ func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (
 	}
 	all := &Checked{}
 	for _, file := range files {
-		name, docs, faults, err := ReadFile(open, file)
+		name, docs, diags, err := ReadFile(open, file)
 		if err != nil {
 			return nil, err
 		}
-		if len(docs)+len(faults) == 0 {
+		if len(docs)+len(diags) == 0 {
 			return nil, fmt.Errorf("%s holds no object", name)
 		}
-		one, err := c.CheckDocs(ctx, docs, faults)
+		one, err := c.CheckDocs(ctx, docs, diags)
 		if err != nil {
 			return nil, err
 		}
 		all.Results = append(all.Results, one.Results...)
-		all.Faults = append(all.Faults, one.Faults...)
+		all.Errors = append(all.Errors, one.Errors...)
 	}
 	return all, nil
 }
 
-// CheckDocs checks the documents of one file. faults are the faults that were found when the file was read.
-func (c *Checker) CheckDocs(ctx context.Context, docs []Doc, faults []Fault) (*Checked, error) {
-	all := &Checked{Faults: faults}
+// CheckDocs checks the documents of one file. diags are the errors that were found when the file was read.
+func (c *Checker) CheckDocs(ctx context.Context, docs []Doc, diags []Diagnostic) (*Checked, error) {
+	all := &Checked{Errors: diags}
 	for _, d := range docs {
 		result, err := c.Check(ctx, d)
 		if err != nil {
 			return nil, err
 		}
 		all.Results = append(all.Results, result)
-		all.Faults = append(all.Faults, result.Faults...)
+		all.Errors = append(all.Errors, result.Errors...)
 	}
-	Sort(all.Faults)
+	Sort(all.Errors)
 	return all, nil
 }
 

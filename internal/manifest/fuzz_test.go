@@ -16,17 +16,17 @@ import (
 )
 
 // FuzzCheck reads and checks arbitrary manifests, starting with the manifests of this repository. It verifies that
-// nothing panics, that no object is changed, that every fault has a line of the manifest and a message, and that a job
-// is converted exactly if it has no faults.
+// nothing panics, that no object is changed, that every error has a line of the manifest and a message, and that a job
+// is converted exactly if it has no errors.
 func FuzzCheck(f *testing.F) {
 	addManifests(f, "../..")
 	checker := &Checker{Namespace: "default", Limits: kinds.Limits{}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		docs, faults, err := Read("m.yaml", bytes.NewReader(data))
+		docs, diags, err := Read("m.yaml", bytes.NewReader(data))
 		if err != nil {
 			return // too large
 		}
-		checkFaults(t, data, faults)
+		checkDiagnostics(t, data, diags)
 		for _, d := range docs {
 			before := d.Object.DeepCopy()
 			r, err := checker.Check(t.Context(), d)
@@ -36,21 +36,21 @@ func FuzzCheck(f *testing.F) {
 			if !equal(t, before, d.Object) {
 				t.Error("the object was changed")
 			}
-			if valid := r.Kind != nil && len(r.Faults) == 0; valid != (r.Job != nil) {
-				t.Errorf("faults %v, job %v", r.Faults, r.Job)
+			if valid := r.Kind != nil && len(r.Errors) == 0; valid != (r.Job != nil) {
+				t.Errorf("errors %v, job %v", r.Errors, r.Job)
 			}
-			checkFaults(t, data, slices.Concat(r.Faults, r.Warnings))
+			checkDiagnostics(t, data, slices.Concat(r.Errors, r.Warnings))
 		}
 	})
 }
 
-// checkFaults verifies that each fault has the name of the manifest, one of its lines and a message.
-func checkFaults(t *testing.T, data []byte, faults []Fault) {
+// checkDiagnostics verifies that each error has the name of the manifest, one of its lines and a message.
+func checkDiagnostics(t *testing.T, data []byte, diags []Diagnostic) {
 	t.Helper()
 	lines := bytes.Count(data, []byte("\n")) + 1
-	for _, f := range faults {
+	for _, f := range diags {
 		if f.File != "m.yaml" || f.Line < 1 || f.Line > lines || strings.TrimSpace(f.Message) == "" {
-			t.Errorf("fault %+v of a manifest of %d lines", f, lines)
+			t.Errorf("error %+v of a manifest of %d lines", f, lines)
 		}
 	}
 }

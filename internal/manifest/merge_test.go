@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestWrongTypeIsTheOnlyFault verifies that a value of a wrong type in a manifest without other faults is the only
-// fault reported: fields that depend on the value are not checked.
-func TestWrongTypeIsTheOnlyFault(t *testing.T) {
+// TestWrongTypeIsTheOnlyError verifies that a value of a wrong type in a manifest without other errors is the only
+// error reported: fields that depend on the value are not checked.
+func TestWrongTypeIsTheOnlyError(t *testing.T) {
 	files, err := filepath.Glob("../kinds/testdata/good/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)
@@ -24,9 +24,9 @@ func TestWrongTypeIsTheOnlyFault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs, faults, err := Read(filepath.Base(file), bytes.NewReader(data))
-		if err != nil || len(faults) > 0 {
-			t.Fatal(err, faults)
+		docs, diags, err := Read(filepath.Base(file), bytes.NewReader(data))
+		if err != nil || len(diags) > 0 {
+			t.Fatal(err, diags)
 		}
 		for _, d := range docs {
 			object := d.Object
@@ -44,7 +44,7 @@ func TestWrongTypeIsTheOnlyFault(t *testing.T) {
 					t.Fatal(err)
 				}
 				values++
-				for _, f := range r.Faults {
+				for _, f := range r.Errors {
 					if at, of := plain(f.Path), plain(path); !within(at, of) && !within(of, at) {
 						t.Errorf("%v in place of %s: %s", wrongFor(value), path, f)
 					}

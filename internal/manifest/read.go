@@ -1,4 +1,4 @@
-// Package manifest reads manifests and reports, without a cluster, the faults that admission would report, with their
+// Package manifest reads manifests and reports, without a cluster, the errors that admission would report, with their
 // lines. Start reading at Read and Checker.
 package manifest
 
@@ -41,13 +41,13 @@ type Doc struct {
 	at *positions
 }
 
-// Become returns the document with another object. Faults of this object have the line on which the document begins.
+// Become returns the document with another object. Errors of this object have the line on which the document begins.
 func (d Doc) Become(object *unstructured.Unstructured) Doc {
 	return Doc{File: d.File, Line: d.Line, Object: object}
 }
 
-// Fault returns a fault at the path of a field of the document.
-func (d Doc) Fault(path, message string) Fault {
+// At returns an error at the path of a field of the document.
+func (d Doc) At(path, message string) Diagnostic {
 	full := path
 	if d.Path != nil {
 		full = strings.TrimSuffix(d.Path.String()+"."+path, ".")
@@ -56,20 +56,20 @@ func (d Doc) Fault(path, message string) Fault {
 	if d.at != nil {
 		line = d.at.line(full)
 	}
-	return Fault{d.File, line, full, message}
+	return Diagnostic{d.File, line, full, message}
 }
 
-// Fault is one error in a manifest.
-type Fault struct {
+// Diagnostic is one error or warning about a manifest.
+type Diagnostic struct {
 	File string
 	Line int
-	// Path is the path of the field; empty if the fault does not belong to a field.
+	// Path is the path of the field; empty if the error does not belong to a field.
 	Path    string
 	Message string
 }
 
-// String returns the fault as one line: FILE:LINE: PATH: MESSAGE.
-func (f Fault) String() string {
+// String returns the error as one line: FILE:LINE: PATH: MESSAGE.
+func (f Diagnostic) String() string {
 	if f.Path == "" {
 		return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
 	}
@@ -77,8 +77,8 @@ func (f Fault) String() string {
 }
 
 // Read splits a manifest into its objects. The manifest is YAML or JSON with any number of documents; items of lists
-// count as objects. Text that cannot be parsed is a fault. The error is a read error.
-func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
+// count as objects. It returns a Diagnostic for text that cannot be parsed. The error is a read error.
+func Read(file string, r io.Reader) ([]Doc, []Diagnostic, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading %s: %w", file, err)
@@ -87,20 +87,20 @@ func Read(file string, r io.Reader) ([]Doc, []Fault, error) {
 		return nil, nil, fmt.Errorf("reading %s: it is larger than %d MiB: split it", file, maxFile>>20)
 	}
 	var docs []Doc
-	var faults []Fault
+	var diags []Diagnostic
 	for n, part := range split(data) {
 		if n == maxDocuments {
 			return nil, nil, fmt.Errorf("reading %s: it has more than %d documents: split it", file, maxDocuments)
 		}
 		at, object, wrong := part.read(file)
-		faults = append(faults, wrong...)
+		diags = append(diags, wrong...)
 		if object == nil {
 			continue
 		}
 		found, wrong := objects(Doc{File: file, Line: at.first, Object: &unstructured.Unstructured{Object: object}, at: at})
-		docs, faults = append(docs, found...), append(faults, wrong...)
+		docs, diags = append(docs, found...), append(diags, wrong...)
 	}
-	return docs, faults, nil
+	return docs, diags, nil
 }
 
 // part is the text of one document and the number of lines before it.
@@ -110,14 +110,14 @@ type part struct {
 	json bool
 }
 
-// read parses a document. An empty document has neither an object nor faults.
-func (p part) read(file string) (*positions, map[string]any, []Fault) {
+// read parses a document. An empty document has neither an object nor errors.
+func (p part) read(file string) (*positions, map[string]any, []Diagnostic) {
 	if len(p.text) > maxDocument {
-		return nil, nil, []Fault{{File: file, Line: p.firstLine(), Message: fmt.Sprintf("the document is larger than %d MiB, which no API server accepts: make it smaller", maxDocument>>20)}}
+		return nil, nil, []Diagnostic{{File: file, Line: p.firstLine(), Message: fmt.Sprintf("the document is larger than %d MiB, which no API server accepts: make it smaller", maxDocument>>20)}}
 	}
 	at := newPositions(p)
 	if depth(at.root, maxDepth+1) > maxDepth {
-		return nil, nil, []Fault{{File: file, Line: at.first, Message: fmt.Sprintf("the document has more than %d levels of lists and mappings, which no object has", maxDepth)}}
+		return nil, nil, []Diagnostic{{File: file, Line: at.first, Message: fmt.Sprintf("the document has more than %d levels of lists and mappings, which no object has", maxDepth)}}
 	}
 	object, err := p.parse()
 	if err == nil {
@@ -125,7 +125,7 @@ func (p part) read(file string) (*positions, map[string]any, []Fault) {
 	}
 	var wrong syntaxErrors
 	if !errors.As(err, &wrong) {
-		return nil, nil, []Fault{{File: file, Line: at.first, Message: err.Error()}}
+		return nil, nil, []Diagnostic{{File: file, Line: at.first, Message: err.Error()}}
 	}
 	for i := range wrong {
 		wrong[i].File = file
@@ -190,8 +190,8 @@ func splitJSON(data []byte) []part {
 	}
 }
 
-// syntaxErrors are faults without the name of their file.
-type syntaxErrors []Fault
+// syntaxErrors are errors without the name of their file.
+type syntaxErrors []Diagnostic
 
 func (s syntaxErrors) Error() string { return fmt.Sprintf("%d syntax errors", len(s)) }
 
@@ -222,7 +222,7 @@ func (p part) parse() (map[string]any, error) {
 	return content, nil
 }
 
-// syntax returns the faults of a document that is neither YAML nor JSON, each with its line.
+// syntax returns the errors of a document that is neither YAML nor JSON, each with its line.
 func (p part) syntax(err error) syntaxErrors {
 	text := bytes.TrimSpace(p.text)
 	var broken *json.SyntaxError
@@ -246,20 +246,20 @@ func (p part) syntax(err error) syntaxErrors {
 			}
 			line = min(line, p.lastLine())
 		}
-		all = append(all, Fault{Line: line, Message: "not valid YAML: " + l})
+		all = append(all, Diagnostic{Line: line, Message: "not valid YAML: " + l})
 	}
 	return all
 }
 
 // objects returns the object of a document or, if it is a list, the objects in it. It checks the fields that every
 // object must have.
-func objects(d Doc) (all []Doc, faults []Fault) {
+func objects(d Doc) (all []Doc, diags []Diagnostic) {
 	if !d.Object.IsList() {
 		switch {
 		case d.Object.GetAPIVersion() == "":
-			return nil, []Fault{d.Fault("apiVersion", "Required value")}
+			return nil, []Diagnostic{d.At("apiVersion", "Required value")}
 		case d.Object.GetKind() == "":
-			return nil, []Fault{d.Fault("kind", "Required value")}
+			return nil, []Diagnostic{d.At("kind", "Required value")}
 		}
 		return []Doc{d}, nil
 	}
@@ -267,20 +267,20 @@ func objects(d Doc) (all []Doc, faults []Fault) {
 	items, _ := d.Object.Object["items"].([]any)
 	for i, item := range items {
 		next := Doc{File: d.File, Line: d.Line, Path: d.Path.Child("items").Index(i), at: d.at}
-		next.Line = next.Fault("", "").Line
+		next.Line = next.At("", "").Line
 		content, ok := item.(map[string]any)
 		if !ok {
-			faults = append(faults, next.Fault("", "not an object"))
+			diags = append(diags, next.At("", "not an object"))
 			continue
 		}
 		next.Object = &unstructured.Unstructured{Object: content}
 		found, wrong := objects(next)
-		all, faults = append(all, found...), append(faults, wrong...)
+		all, diags = append(all, found...), append(diags, wrong...)
 	}
-	return all, faults
+	return all, diags
 }
 
-// Sort sorts the faults of one file by line. Faults of one line keep their order.
-func Sort(faults []Fault) {
-	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
+// Sort sorts the errors of one file by line. Errors of one line keep their order.
+func Sort(diags []Diagnostic) {
+	slices.SortStableFunc(diags, func(a, b Diagnostic) int { return a.Line - b.Line })
 }

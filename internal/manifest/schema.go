@@ -74,49 +74,49 @@ type problem struct{ path, message string }
 
 // decode removes the fields that the schema does not know, returns them as problems, and sets the schema's defaults.
 func (s *definition) decode(u *unstructured.Unstructured) []problem {
-	meta, unknown, faults := readMeta(u)
+	meta, unknown, problems := readMeta(u)
 	for _, path := range unknown {
-		faults = append(faults, problem{path, "unknown field"})
+		problems = append(problems, problem{path, "unknown field"})
 	}
 	apiVersion, kind := u.GetAPIVersion(), u.GetKind()
 	opts := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
 	for _, path := range pruning.PruneWithOptions(u.Object, s.structural, true, opts) {
-		faults = append(faults, problem{path, "unknown field" + s.suggest(path)})
+		problems = append(problems, problem{path, "unknown field" + s.suggest(path)})
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s.structural)
 	if err, paths := objectmeta.CoerceWithOptions(nil, u.Object, s.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true}); err != nil {
-		faults = append(faults, problem{err.Field, err.ErrorBody()})
+		problems = append(problems, problem{err.Field, err.ErrorBody()})
 	} else {
 		for _, path := range paths {
-			faults = append(faults, problem{path, "unknown field"})
+			problems = append(problems, problem{path, "unknown field"})
 		}
 	}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
 	if meta != nil {
 		if err := objectmeta.SetObjectMeta(u.Object, meta); err != nil {
-			faults = append(faults, problem{"metadata", err.Error()})
+			problems = append(problems, problem{"metadata", err.Error()})
 		}
 	}
 	defaulting.Default(u.Object, s.structural)
-	return faults
+	return problems
 }
 
 // readMeta decodes the metadata of an object. It returns the unknown fields and the values of a wrong type. A decoder
 // stops at the first value of a wrong type. readMeta therefore removes that value and decodes the rest again.
-func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []string, faults []problem) {
+func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []string, problems []problem) {
 	for range maxWrongValues {
 		meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 		if err == nil {
-			return meta, unknown, faults
+			return meta, unknown, problems
 		}
-		fault, ok := wrongMeta(u, err)
-		faults = append(faults, fault)
+		found, ok := wrongMeta(u, err)
+		problems = append(problems, found)
 		if !ok {
 			u.Object["metadata"] = map[string]any{"name": standInName}
 		}
 	}
-	return nil, nil, faults
+	return nil, nil, problems
 }
 
 // wrongMeta converts a decoder's error about a value of the metadata to a problem and removes the value. It returns
@@ -226,7 +226,7 @@ func hidesRules(err *field.Error) bool {
 	return false
 }
 
-// longest is the largest length in bytes of a value that a fault quotes. Longer texts are cut, and other longer values
+// longest is the largest length in bytes of a value that an error quotes. Longer texts are cut, and other longer values
 // are left out.
 const longest = 80
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommandRefusesAFaultyFile verifies that the operator ends with an error that names the file and the field.
-func TestCommandRefusesAFaultyFile(t *testing.T) {
+// TestCommandRefusesAnInvalidFile verifies that the operator ends with an error that names the file and the field.
+func TestCommandRefusesAnInvalidFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for text, want := range map[string]string{
 		"": "is empty",

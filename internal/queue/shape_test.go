@@ -71,7 +71,7 @@ func TestRequestsAreThoseOfTheScheduler(t *testing.T) {
 	}
 }
 
-func TestFaultNamesTheExcess(t *testing.T) {
+func TestRefusalNamesTheExcess(t *testing.T) {
 	limits, err := ReadShape("{cpu: 4, memory: 8Gi, nvidia.com/gpu: 0}")
 	if err != nil {
 		t.Fatal(err)
@@ -89,14 +89,14 @@ func TestFaultNamesTheExcess(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte("resources: {requests: "+text+"}"), &c); err != nil {
 			t.Fatal(err)
 		}
-		if got := shape.Fault(&corev1.PodSpec{Containers: []corev1.Container{c}}); got != want {
+		if got := shape.Refusal(&corev1.PodSpec{Containers: []corev1.Container{c}}); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
-	if got := (*Shape)(nil).Fault(&corev1.PodSpec{}); got != "" {
+	if got := (*Shape)(nil).Refusal(&corev1.PodSpec{}); got != "" {
 		t.Errorf("no profile: %s", got)
 	}
-	if got := (&Shape{Queue: "q", Problem: "it is not there"}).Fault(&corev1.PodSpec{}); !strings.Contains(got, "it is not there, or use another queue") {
+	if got := (&Shape{Queue: "q", Problem: "it is not there"}).Refusal(&corev1.PodSpec{}); !strings.Contains(got, "it is not there, or use another queue") {
 		t.Errorf("a problem: %s", got)
 	}
 }

@@ -135,19 +135,19 @@ func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 	return shape, nil
 }
 
-// Fault returns why a pod may not start in the queue and what to do about it; empty if it may start. A nil shape allows
-// all pods.
-func (s *Shape) Fault(pod *corev1.PodSpec) string {
+// Refusal returns why a pod may not start in the queue and what to do about it; empty if it may start. A nil shape
+// allows all pods.
+func (s *Shape) Refusal(pod *corev1.PodSpec) string {
 	if s == nil {
 		return ""
 	}
 	if s.Problem != "" {
 		return fmt.Sprintf("queue %s takes no pods, because their largest size is not known: %s, or use another queue", s.Queue, s.Problem)
 	}
-	faults := over(observed.Requests(pod), s.Requests)
-	if len(faults) == 0 {
+	excess := over(observed.Requests(pod), s.Requests)
+	if len(excess) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("a pod is too large for queue %s, whose resourceShapeProfile is %s: %s: request less, or use another queue",
-		s.Queue, s.Profile, strings.Join(faults, "; "))
+		s.Queue, s.Profile, strings.Join(excess, "; "))
 }

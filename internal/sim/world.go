@@ -114,8 +114,8 @@ func (w *world) submit(obj kinds.Object) {
 // changeJob sets the spec of the job. The caller must not use obj afterwards.
 func (w *world) changeJob(obj kinds.Object) {
 	obj.SetGeneration(obj.GetGeneration() + 1)
-	if faults := w.kind.Validate(obj, kinds.Limits{}); len(faults) > 0 {
-		panic(faults.ToAggregate())
+	if errs := w.kind.Validate(obj, kinds.Limits{}); len(errs) > 0 {
+		panic(errs.ToAggregate())
 	}
 	w.obj, w.job = obj, *w.kind.Convert(obj)
 	w.jobChanged()

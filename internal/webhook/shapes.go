@@ -26,7 +26,7 @@ type queueShapes interface {
 
 // tooLarge returns an error for each role of a job whose pods are larger than the job's queue allows. The warning is
 // empty unless the size could not be checked.
-func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults field.ErrorList, warning string) {
+func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (errs field.ErrorList, warning string) {
 	if job.Gang == nil {
 		return nil, ""
 	}
@@ -36,14 +36,14 @@ func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (faults 
 		return nil, unchecked
 	}
 	if shape != nil && shape.Problem != "" {
-		return field.ErrorList{field.Forbidden(field.NewPath("spec", "scheduler", "t9kScheduler", "queue"), shape.Fault(nil))}, ""
+		return field.ErrorList{field.Forbidden(field.NewPath("spec", "scheduler", "t9kScheduler", "queue"), shape.Refusal(nil))}, ""
 	}
 	for i := range job.Roles {
-		if fault := shape.Fault(&job.Roles[i].Template.Spec); fault != "" {
-			faults = append(faults, field.Forbidden(field.NewPath("spec", "replicaSpecs").Index(i).Child("template", "spec"), fault))
+		if refusal := shape.Refusal(&job.Roles[i].Template.Spec); refusal != "" {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "replicaSpecs").Index(i).Child("template", "spec"), refusal))
 		}
 	}
-	return faults, ""
+	return errs, ""
 }
 
 // podValidator is the validating webhook that refuses pods that are larger than their queue allows.
@@ -72,8 +72,8 @@ func (v *podValidator) Handle(ctx context.Context, req admission.Request) admiss
 		log.FromContext(ctx).Error(err, "Cannot read the resource shape of the pod's queue; the pod is not checked", "pod", klog.KRef(req.Namespace, pod.Name))
 		return admission.Allowed("").WithWarnings(unchecked)
 	}
-	if fault := shape.Fault(&pod.Spec); fault != "" {
-		return admission.Denied(fault)
+	if refusal := shape.Refusal(&pod.Spec); refusal != "" {
+		return admission.Denied(refusal)
 	}
 	return admission.Allowed("")
 }

@@ -38,16 +38,16 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if obj.GetDeletionTimestamp() != nil {
 		return admission.Allowed("")
 	}
-	faults := kind.Validate(obj, v.limits)
+	errs := kind.Validate(obj, v.limits)
 	if req.Operation == admissionv1.Update {
 		old, err := v.read(kind, req.OldObject)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		faults = v.changed(kind, obj, old, faults)
+		errs = v.changed(kind, obj, old, errs)
 	}
-	if len(faults) > 0 {
-		return answer(req, nil, faults)
+	if len(errs) > 0 {
+		return answer(req, nil, errs)
 	}
 	job := kind.Convert(obj)
 	var warnings []string
@@ -56,21 +56,21 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	if req.Operation == admissionv1.Create { // the queue and the templates of a live job do not change
 		var unknown string
-		if faults, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {
+		if errs, unknown = tooLarge(ctx, v.shapes, job); unknown != "" {
 			warnings = append(warnings, unknown)
 		}
 	}
-	return answer(req, warnings, faults)
+	return answer(req, warnings, errs)
 }
 
-// changed returns the errors in an update. faults are the errors of the updated object. If the old object was already
+// changed returns the errors in an update. errs are the errors of the updated object. If the old object was already
 // invalid, because it was created without this webhook, only the change itself is checked. Its owner can then still
 // change the metadata, and the controller has already reported the errors in the job's status.
-func (v *validator) changed(kind kinds.Kind, updated, old kinds.Object, faults field.ErrorList) field.ErrorList {
+func (v *validator) changed(kind kinds.Kind, updated, old kinds.Object, errs field.ErrorList) field.ErrorList {
 	if before := kind.Validate(old, v.limits); len(before) > 0 {
-		faults = nil
+		errs = nil
 	}
-	return append(kind.ValidateUpdate(updated, old), faults...)
+	return append(kind.ValidateUpdate(updated, old), errs...)
 }
 
 func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Object, error) {
@@ -80,11 +80,11 @@ func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Objec
 
 // answer returns a response with all errors, or one that allows the request if there are none. The status and the
 // messages have the same form as those of errors that the API server finds by a CRD's own rules.
-func answer(req admission.Request, warnings []string, faults field.ErrorList) admission.Response {
-	if len(faults) == 0 {
+func answer(req admission.Request, warnings []string, errs field.ErrorList) admission.Response {
+	if len(errs) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
-	invalid := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, faults)
+	invalid := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, errs)
 	var status apierrors.APIStatus
 	errors.As(invalid, &status)
 	result := status.Status()

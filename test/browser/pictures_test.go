@@ -143,7 +143,7 @@ spec:
 // typed holds the text to enter on the page Submit, by the name of the scene and of the picture, separated by a space.
 var typed = map[string]string{
 	"typical submit": gpus,
-	"typical faults": strings.NewReplacer("replicas: 4", "replica: 4", "image:", "imgae:", "64Gi", "64 GB", "- type: node", "- type: node\n      restartPolicy: Sometimes").Replace(gpus),
+	"typical errors": strings.NewReplacer("replicas: 4", "replica: 4", "image:", "imgae:", "64Gi", "64 GB", "- type: node", "- type: node\n      restartPolicy: Sometimes").Replace(gpus),
 	"enormous submit": strings.Repeat(strings.NewReplacer("detr-ablation-4", strings.Repeat("long-name-", 5)+"job", "replicas: 4", "replicas: 4000",
 		"detr.yaml", strings.Repeat("a-long-argument-", 20)).Replace(gpus)+"---\n", 3) + strings.Repeat("# a comment\n", 300),
 }
@@ -160,7 +160,7 @@ func TestPictures(t *testing.T) {
 	}{
 		"typical": {typical(), month(), map[string]string{"jobs": "/", "job": job,
 			"failed": "/jobs/vision/genericjob/detr-ablation-2", "waiting": "/jobs/speech/genericjob/tts-voices",
-			"logs": job + "/logs?replica=worker-0", "queues": "/queues", "nodes": "/nodes", "submit": "/submit?ns=vision", "faults": "/submit?ns=vision",
+			"logs": job + "/logs?replica=worker-0", "queues": "/queues", "nodes": "/nodes", "submit": "/submit?ns=vision", "errors": "/submit?ns=vision",
 			"history": "/history", "past": "/history/language-llama-7b-pretrain-67", "past-logs": "/history/language-llama-7b-pretrain-67/logs", "usage": "/history/usage"}},
 		"empty": {&scene{&stage{}, time.Now()}, nil, map[string]string{"jobs": "/", "queues": "/queues", "nodes": "/nodes", "submit": "/submit", "history": "/history", "history-none": "/history?q=nothing", "usage": "/history/usage"}},
 		"failing": {broken(), nil, map[string]string{"jobs": "/", "failed": "/jobs/vision/genericjob/detr-ablation-2", "restarting": job,
@@ -184,10 +184,10 @@ func TestPictures(t *testing.T) {
 					b.awaits("the timeline is there", "document.querySelectorAll('.lane').length > 1")
 				case "no-logs":
 					b.shows("the log cannot be read at present, trying again: ", "no route to host")
-				case "submit", "faults":
+				case "submit", "errors":
 					if text := typed[name+" "+page]; text != "" {
 						b.enters(text)
-						b.awaits("it is checked", "document.querySelector('.fault, #ask-run')")
+						b.awaits("it is checked", "document.querySelector('.diagnostic, #ask-run')")
 					}
 				}
 				b.looksGood()

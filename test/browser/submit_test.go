@@ -34,7 +34,7 @@ func (l *live) submit(t *testing.T) {
 	b.enters(strings.ReplaceAll(text, "replicas: 2", "replica: 2"))
 	b.shows("1 error.", `did you mean "replicas"?`, "Line 2")
 	b.looksGood()
-	b.click(".fault a")
+	b.click(".diagnostic a")
 	b.awaits("the line is selected", `(t => document.activeElement === t && t.value.slice(t.selectionStart, t.selectionEnd).startsWith('spec:'))(document.getElementById('submit-text'))`)
 	b.drops("job.yaml", text)
 	b.shows("The cluster accepts it", "Run 1 job", "pod/typed-worker-0")

@@ -220,7 +220,7 @@ func (s server) refusal(t *testing.T, documents []*unstructured.Unstructured) st
 }
 
 // refusalText returns the text of a refusal. If err is nil, the text says that only the controller can find the
-// fault.
+// error.
 func refusalText(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {

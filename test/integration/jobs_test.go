@@ -159,7 +159,7 @@ func TestOperatorRestoresObjectsOfAJob(t *testing.T) {
 	})
 }
 
-// TestInvalidJobFailsAndCreatesNothing verifies that the controller fails a job with faults that its CRD cannot detect,
+// TestInvalidJobFailsAndCreatesNothing verifies that the controller fails a job with errors that its CRD cannot detect,
 // reports them in the status, and creates no objects.
 func TestInvalidJobFailsAndCreatesNothing(t *testing.T) {
 	w := newWorld(t)

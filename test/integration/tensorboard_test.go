@@ -136,7 +136,7 @@ func TestTensorBoardObjectsFollowItsSpec(t *testing.T) {
 	w.Await("the Service no longer exists", func() error { return namespace.Gone(w.Get("board-tensorboard", &corev1.Service{})) })
 }
 
-// TestTensorBoardReportsBadInput verifies that a bad spec is refused, or reported in a condition that names the fault.
+// TestTensorBoardReportsBadInput verifies that a bad spec is refused, or reported in a condition that names the error.
 func TestTensorBoardReportsBadInput(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -118,7 +118,7 @@ func badJob(name string) *batch.GenericJob {
 	return jobs.New(name, jobs.Role("w", 1, "echo", "$(replicas[nobody])"))
 }
 
-// TestWebhookReportsAllErrors verifies that admission reports all faults of a job or of a change of it, with the
+// TestWebhookReportsAllErrors verifies that admission reports all errors of a job or of a change of it, with the
 // messages of package kinds.
 func TestWebhookReportsAllErrors(t *testing.T) {
 	w := newWorld(t)
@@ -193,7 +193,7 @@ func TestWebhookReportsAllErrors(t *testing.T) {
 	})
 	t.Run("warnings", w.testWarnings)
 	t.Run("defaults", func(t *testing.T) { testDefaults(t, server{raw}) })
-	t.Run("only new specs are validated", w.testOldFaults)
+	t.Run("only new specs are validated", w.testOldErrors)
 }
 
 func (w *world) testWarnings(t *testing.T) {
@@ -216,9 +216,9 @@ func (w *world) testWarnings(t *testing.T) {
 	}
 }
 
-// testOldFaults verifies that a job that the webhook would refuse, but that was created without the webhook, can be
+// testOldErrors verifies that a job that the webhook would refuse, but that was created without the webhook, can be
 // changed and deleted.
-func (w *world) testOldFaults(t *testing.T) {
+func (w *world) testOldErrors(t *testing.T) {
 	configuration := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "t9k-batch"}}
 	var rules []admissionregistration.RuleWithOperations
 	w.Update(configuration, func() { rules, configuration.Webhooks[0].Rules = configuration.Webhooks[0].Rules, nil })
@@ -259,7 +259,7 @@ func (w *warnings) texts() []string {
 }
 
 // TestJobsAreAcceptedWhileWebhookIsDown verifies that users do not wait for an unavailable webhook: the CRDs' rules
-// apply, and the controller reports other faults.
+// apply, and the controller reports other errors.
 func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 	w := newWorld(t)
 	first, second := freeAddress(t), freeAddress(t)

@@ -24,12 +24,12 @@ import (
 const free = "free"
 
 // way is a request that would put an object into a queue. If the API server refuses the request from every user,
-// fault is a part of the refusal; otherwise it is empty.
+// refusal is a part of its text; otherwise it is empty.
 type way struct {
 	name string
 	// try sends the request to the API server with the client.
-	try   func(s *stage, as client.Client, queue string) error
-	fault string
+	try     func(s *stage, as client.Client, queue string) error
+	refusal string
 }
 
 // right is a user who may or may not use a queue, as ok says.
@@ -70,10 +70,10 @@ func TestEveryWayIntoAQueueChecksTheRight(t *testing.T) {
 			for _, r := range rights {
 				t.Run(kind+"/"+w.name+"/"+r.name, func(t *testing.T) {
 					err := w.try(s.with(t), r.as, r.queue)
-					if w.fault == "" {
+					if w.refusal == "" {
 						err = expect(err, r.ok, r.queue)
-					} else if err == nil || !strings.Contains(err.Error(), w.fault) {
-						err = fmt.Errorf("the answer is %w, want one with %q", err, w.fault)
+					} else if err == nil || !strings.Contains(err.Error(), w.refusal) {
+						err = fmt.Errorf("the answer is %w, want one with %q", err, w.refusal)
 					} else {
 						err = nil
 					}
@@ -159,8 +159,8 @@ func podWays() []way {
 		{name: "a label, with another scheduler", try: pod(func(p *corev1.Pod, queue string) {
 			p.Labels[scheduling.LabelQueue], p.Spec.SchedulerName = queue, corev1.DefaultSchedulerName
 		})},
-		{name: "a label that it gets later", try: relabels(scheduling.SchedulerName), fault: "cannot change on a live pod"},
-		{name: "a label that it gets later, with another scheduler", try: relabels(corev1.DefaultSchedulerName), fault: "cannot change on a live pod"},
+		{name: "a label that it gets later", try: relabels(scheduling.SchedulerName), refusal: "cannot change on a live pod"},
+		{name: "a label that it gets later, with another scheduler", try: relabels(corev1.DefaultSchedulerName), refusal: "cannot change on a live pod"},
 	}
 }
 
@@ -180,8 +180,8 @@ func relabels(scheduler string) func(*stage, client.Client, string) error {
 func jobWays(k kinds.Kind) []way {
 	ways := []way{
 		{name: "its spec", try: creates(k.Name)},
-		{name: "a change of its spec", try: moves(k.Name, "spec", "scheduler", "t9kScheduler", "queue"), fault: "cannot change on a live job"},
-		{name: "a queue later", try: getsQueue(k.Name), fault: "cannot change on a live job"},
+		{name: "a change of its spec", try: moves(k.Name, "spec", "scheduler", "t9kScheduler", "queue"), refusal: "cannot change on a live job"},
+		{name: "a queue later", try: getsQueue(k.Name), refusal: "cannot change on a live job"},
 	}
 	if k.Training != nil {
 		ways = append(ways, way{name: "its TensorBoard", try: func(s *stage, as client.Client, queue string) error {
@@ -199,17 +199,17 @@ func jobWays(k kinds.Kind) []way {
 			if gang && name == "the scheduler" {
 				continue // the spec names the same scheduler
 			}
-			with, fault := "", "leave them out of the templates"
+			with, refusal := "", "leave them out of the templates"
 			if gang {
 				with = ", in a free queue"
 			}
 			switch name {
 			case "the scheduler":
-				fault = "leave schedulerName out of the templates"
+				refusal = "leave schedulerName out of the templates"
 			case "a node":
-				fault = "leave nodeName out of the templates"
+				refusal = "leave nodeName out of the templates"
 			}
-			ways = append(ways, way{name: "a template: " + name + with, fault: fault, try: fromTemplate(k.Name, name, gang)})
+			ways = append(ways, way{name: "a template: " + name + with, refusal: refusal, try: fromTemplate(k.Name, name, gang)})
 		}
 	}
 	return ways

@@ -30,23 +30,23 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 		Example: p.Example("t9k convert -f pytorchjob.yaml > job.yaml", "kubectl get pytorchjob mnist -o yaml | t9k convert -f -"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			objects, faults, err := convertAll(p, files)
+			objects, problems, err := convertAll(p, files)
 			if err != nil {
 				return err
 			}
 			// A converted job can still break a rule that applies to both kinds of job.
 			checker := manifest.Checker{Namespace: p.OfflineNamespace()}
-			for i := 0; i < len(objects) && len(faults) == 0; i++ {
+			for i := 0; i < len(objects) && len(problems) == 0; i++ {
 				result, err := checker.Check(cmd.Context(), objects[i])
 				if err != nil {
 					return err
 				}
-				for _, f := range result.Faults {
-					faults = append(faults, fmt.Sprintf("%s:%d: as %s: %s: %s", f.File, f.Line, manifest.NameOf(result.Object), f.Path, f.Message))
+				for _, f := range result.Errors {
+					problems = append(problems, fmt.Sprintf("%s:%d: as %s: %s: %s", f.File, f.Line, manifest.NameOf(result.Object), f.Path, f.Message))
 				}
 			}
-			if len(faults) > 0 {
-				for _, f := range faults {
+			if len(problems) > 0 {
+				for _, f := range problems {
 					fmt.Fprintln(p.ErrOut, f)
 				}
 				return &kit.ExitError{Code: kit.ExitFailed}
@@ -66,8 +66,8 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 }
 
 // convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields whose conversion is
-// not exact. The faults describe documents that cannot be read and fields that cannot be converted.
-func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []string, err error) {
+// not exact. The errors describe documents that cannot be read and fields that cannot be converted.
+func convertAll(p *kit.Program, files []string) (all []manifest.Doc, problems []string, err error) {
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile
 	}
@@ -81,35 +81,35 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, faults []st
 			return nil, nil, err
 		}
 		for _, f := range wrong {
-			faults = append(faults, f.String())
+			problems = append(problems, f.String())
 		}
 		for _, d := range docs {
 			if d.Object.GroupVersionKind().Group == convert.Group {
 				converted++
-				faults = append(faults, convertOne(p, &d)...)
+				problems = append(problems, convertOne(p, &d)...)
 			} else {
 				fmt.Fprintf(p.ErrOut, "%s:%d: %s is printed unchanged\n", d.File, d.Line, manifest.NameOf(d.Object))
 			}
 			all = append(all, d)
 		}
 	}
-	if converted == 0 && len(faults) == 0 {
+	if converted == 0 && len(problems) == 0 {
 		return nil, nil, fmt.Errorf("there is no job of %s to convert", convert.Group)
 	}
-	return all, faults, nil
+	return all, problems, nil
 }
 
-// convertOne replaces the Kubeflow job in a document by its conversion. It returns the faults if the job cannot be
+// convertOne replaces the Kubeflow job in a document by its conversion. It returns the errors if the job cannot be
 // converted.
-func convertOne(p *kit.Program, d *manifest.Doc) (faults []string) {
-	line := func(n convert.Note) string { return d.Fault(n.Path, n.Message).String() }
+func convertOne(p *kit.Program, d *manifest.Doc) (problems []string) {
+	line := func(n convert.Note) string { return d.At(n.Path, n.Message).String() }
 	job, notes, err := convert.Job(d.Object)
 	var refused convert.Error
 	if errors.As(err, &refused) {
 		for _, n := range refused {
-			faults = append(faults, line(n))
+			problems = append(problems, line(n))
 		}
-		return faults
+		return problems
 	}
 	for _, n := range notes {
 		fmt.Fprintln(p.ErrOut, line(n))

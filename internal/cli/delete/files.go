@@ -53,18 +53,18 @@ func readFiles(p *kit.Program, files []string) ([]manifest.Doc, error) {
 	}
 	var named []manifest.Doc
 	for _, file := range files {
-		name, docs, faults, err := manifest.ReadFile(p.Open, file)
+		name, docs, diags, err := manifest.ReadFile(p.Open, file)
 		switch {
 		case err != nil:
 			return nil, err
-		case len(faults) > 0:
-			return nil, fmt.Errorf("%s; nothing was deleted", faults[0])
+		case len(diags) > 0:
+			return nil, fmt.Errorf("%s; nothing was deleted", diags[0])
 		case len(docs) == 0:
 			return nil, fmt.Errorf("%s holds no object", name)
 		}
 		for _, d := range docs {
 			if d.Object.GetName() == "" {
-				return nil, fmt.Errorf("%s; nothing was deleted", d.Fault("metadata.name", "required, because it says which job is meant"))
+				return nil, fmt.Errorf("%s; nothing was deleted", d.At("metadata.name", "required, because it says which job is meant"))
 			}
 		}
 		named = append(named, docs...)
@@ -78,7 +78,7 @@ func existing(ctx context.Context, c *kit.Cluster, d manifest.Doc) (*kit.Job, er
 	u := d.Object
 	kind, err := kinds.ByName(u.GetKind())
 	if err != nil {
-		return nil, fmt.Errorf("%s", d.Fault("kind", err.Error()))
+		return nil, fmt.Errorf("%s", d.At("kind", err.Error()))
 	}
 	if err := c.Place(u, manifest.NameOf(u), true); err != nil {
 		return nil, err

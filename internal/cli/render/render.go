@@ -35,8 +35,8 @@ DNS domain is "cluster.local".`,
 			if err != nil {
 				return err
 			}
-			if len(checked.Faults) > 0 {
-				for _, f := range checked.Faults {
+			if len(checked.Errors) > 0 {
+				for _, f := range checked.Errors {
 					fmt.Fprintln(p.ErrOut, f)
 				}
 				return &kit.ExitError{Code: kit.ExitFailed}

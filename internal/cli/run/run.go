@@ -121,7 +121,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 		}
 		return o.job.print(p, o.output, checked)
 	}
-	// The faults of a manifest are reported even if there is no cluster.
+	// The errors of a manifest are reported even if there is no cluster.
 	c, noCluster := p.Connect()
 	checked, err := o.read(ctx, p)
 	switch {
@@ -155,7 +155,7 @@ func run(ctx context.Context, p *kit.Program, o *options) error {
 	return progress.Watch(ctx, p, c, jobs, progress.Options{FailIfImpossible: o.failIfImpossible, Logs: o.logs})
 }
 
-// read reads and checks the manifests, or the manifest that flags describe. If they have faults, it prints the faults
+// read reads and checks the manifests, or the manifest that flags describe. If they have errors, it prints the errors
 // and returns an error.
 func (o *options) read(ctx context.Context, p *kit.Program) (*manifest.Checked, error) {
 	open := manifest.Opener(p.Open)
@@ -167,10 +167,10 @@ func (o *options) read(ctx context.Context, p *kit.Program) (*manifest.Checked, 
 	}
 	checker := manifest.Checker{Namespace: p.OfflineNamespace(), Limits: observed.AsInstalled}
 	checked, err := checker.CheckFiles(ctx, open, o.files)
-	if err != nil || len(checked.Faults) == 0 {
+	if err != nil || len(checked.Errors) == 0 {
 		return checked, err
 	}
-	for _, f := range checked.Faults {
+	for _, f := range checked.Errors {
 		fmt.Fprintln(p.ErrOut, f)
 	}
 	return nil, errors.New("the manifest is not valid; nothing was applied")

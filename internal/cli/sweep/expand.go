@@ -50,12 +50,12 @@ type template struct {
 // readTemplate reads the manifest of a sweep, which must contain exactly one job. name is the name of the sweep; empty
 // for the name of the job.
 func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name string) (*template, error) {
-	title, docs, faults, err := manifest.ReadFile(open, file)
+	title, docs, diags, err := manifest.ReadFile(open, file)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(faults) > 0:
-		return nil, errors.New(faults[0].String())
+	case len(diags) > 0:
+		return nil, errors.New(diags[0].String())
 	case len(docs) != 1:
 		return nil, fmt.Errorf("%s holds %d objects, and a sweep varies one job: apply the others by themselves", title, len(docs))
 	}
@@ -70,7 +70,7 @@ func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name st
 		t.sweep = d.Object.GetName()
 	}
 	if t.sweep == "" {
-		return nil, errors.New(d.Fault("metadata.name", "required, because it names the sweep; or name it with --name").String())
+		return nil, errors.New(d.At("metadata.name", "required, because it names the sweep; or name it with --name").String())
 	}
 	text, err := json.Marshal(d.Object)
 	if err != nil {
@@ -80,7 +80,7 @@ func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name st
 	return t, nil
 }
 
-// expand returns the sweep with a job for each combination of the parameters. It returns an error if a job has faults.
+// expand returns the sweep with a job for each combination of the parameters. It returns an error if a job has errors.
 func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, error) {
 	p := &plan{name: t.sweep, kind: t.kind, parameters: parameters}
 	taken := map[string]settings{}
@@ -106,27 +106,27 @@ func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, e
 	return p, nil
 }
 
-// check returns an error with the faults of one job of the sweep.
+// check returns an error with the errors of one job of the sweep.
 func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s settings) error {
 	result, err := t.checker.Check(ctx, t.Become(u))
 	if err != nil {
 		return err
 	}
-	var faults []error
-	for _, f := range result.Faults {
-		faults = append(faults, fmt.Errorf("with %s: %s", s, t.Fault(f.Path, f.Message)))
+	var errs []error
+	for _, f := range result.Errors {
+		errs = append(errs, fmt.Errorf("with %s: %s", s, t.At(f.Path, f.Message)))
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	if result.Job.TTL != nil {
-		return errors.New(t.Fault("spec", "ttlSecondsAfterFinished would delete jobs whose results belong to the sweep, and they would run again: leave it out").String())
+		return errors.New(t.At("spec", "ttlSecondsAfterFinished would delete jobs whose results belong to the sweep, and they would run again: leave it out").String())
 	}
 	return nil
 }
 
 // decideTypes determines which values that consist of one parameter become a number or a boolean: those for which the
-// job with the settings s then has fewer faults than with a string.
+// job with the settings s then has fewer errors than with a string.
 func (t *template) decideTypes(ctx context.Context, s settings) error {
 	var places []string
 	visitStrings(t.Object.Object, "", func(path, text string) any {
@@ -135,21 +135,21 @@ func (t *template) decideTypes(ctx context.Context, s settings) error {
 		}
 		return text
 	})
-	faults := func() (int, error) {
+	count := func() (int, error) {
 		u, err := t.fill(s)
 		if err != nil {
 			return 0, err
 		}
 		result, err := t.checker.Check(ctx, t.Become(u))
-		return len(result.Faults), err
+		return len(result.Errors), err
 	}
-	least, err := faults()
+	least, err := count()
 	if err != nil {
 		return err
 	}
 	for _, place := range places {
 		t.typed[place] = true
-		now, err := faults()
+		now, err := count()
 		if err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func visitStrings(v any, path string, f func(path, text string) any) any {
 
 // addVariables adds the parameters to the environment of all containers.
 func (t *template) addVariables(u *unstructured.Unstructured, s settings) error {
-	// If replicaSpecs has another type, validation reports a fault.
+	// If replicaSpecs has another type, validation reports an error.
 	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs")
 	for i, role := range roles {
 		r, ok := role.(map[string]any)
@@ -298,7 +298,7 @@ func (t *template) addTo(container any, path string, s settings) error {
 				continue
 			}
 			if set = variable["value"] == one.value; !set {
-				return errors.New(t.Fault(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("the container sets %s, which is a parameter of the sweep: leave it out, or write ${%s} as its value", one.name, one.name)).String())
+				return errors.New(t.At(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("the container sets %s, which is a parameter of the sweep: leave it out, or write ${%s} as its value", one.name, one.name)).String())
 			}
 		}
 		if !set {

@@ -122,7 +122,7 @@ func start(ctx context.Context, p *kit.Program, o *options) error {
 		}
 		return p.PrintEach(cmp.Or(o.output, kit.YAML), sweep.objects())
 	}
-	// The faults of a manifest are reported even if there is no cluster. Connect selects the kubeconfig, so it must run
+	// The errors of a manifest are reported even if there is no cluster. Connect selects the kubeconfig, so it must run
 	// before the namespace of the manifest is determined.
 	c, noCluster := p.Connect()
 	t, sweep, err := o.read(ctx, p)

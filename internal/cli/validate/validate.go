@@ -44,10 +44,10 @@ A job can have 10,000 replicas, which is the operator's default. "run" leaves th
 // report prints all errors and returns a kit.ExitError. If there are none, it prints the warnings of each object
 // and that the object is valid or was not checked.
 func report(p *kit.Program, c *manifest.Checked) error {
-	for _, f := range c.Faults {
+	for _, f := range c.Errors {
 		fmt.Fprintln(p.Out, f)
 	}
-	if len(c.Faults) > 0 {
+	if len(c.Errors) > 0 {
 		return &kit.ExitError{Code: kit.ExitFailed}
 	}
 	st := kit.StyleOf(p.Out)

@@ -12,7 +12,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-func TestValidateReportsFaults(t *testing.T) {
+func TestValidateReportsErrors(t *testing.T) {
 	t.Chdir("../testdata/validate")
 	for _, test := range []struct {
 		file string

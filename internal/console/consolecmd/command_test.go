@@ -15,8 +15,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// TestCommandRefusesAFaultyFile verifies that the console exits with an error that names the file and the field.
-func TestCommandRefusesAFaultyFile(t *testing.T) {
+// TestCommandRefusesAnInvalidFile verifies that the console exits with an error that names the file and the field.
+func TestCommandRefusesAnInvalidFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for text, want := range map[string]string{
 		"": "is empty",

@@ -92,7 +92,7 @@ func models(text string) map[string]any {
 	explain.Tab, explain.Waits = "explain", []observed.Wait{{Who: text, For: text, Why: text}}
 	conditions := job
 	conditions.Tab, conditions.Conditions = "conditions", []view.ConditionRow{{Type: text, Status: text, Reason: text, Message: text, Since: noon}}
-	fault := view.FaultCard{SubmitFault: view.SubmitFault{Line: 2, Path: text, Message: text}, Source: []view.SourceLine{{N: 1, Text: text}, {N: 2, Text: text, Bad: true}}}
+	diagnostic := view.DiagnosticCard{SubmitDiagnostic: view.SubmitDiagnostic{Line: 2, Path: text, Message: text}, Source: []view.SourceLine{{N: 1, Text: text}, {N: 2, Text: text, Bad: true}}}
 	all := past(text, r, job.JobPage)
 	for name, p := range none {
 		p.Kinds, p.Namespaces = nil, []string{text}
@@ -106,8 +106,8 @@ func models(text string) map[string]any {
 		"queues": &view.QueuesPage{Queues: []view.QueueCard{{ID: "queue-q", Name: text, Notes: []string{text}, Dominant: text, Bars: []view.Bar{{Name: text, Text: text, Share: 40}, {Name: text, Share: -1}},
 			Running: []view.GroupRow{{Name: text, Uses: text, Since: noon}}, Waiting: []view.WaiterRow{{Place: 1, Name: text, Why: text, Created: noon}}}}},
 		"submit": &view.SubmitPage{Text: text, Namespace: text, Namespaces: []string{text}, Rows: 2, Numbers: []view.NumberRun{{Text: "1\n"}, {Text: "2\n", Bad: true}}, Checked: true,
-			Problem: text, Summary: text, Hint: text, MoreFaults: 1, Faults: []view.FaultCard{fault}},
-		"submit valid": &view.SubmitPage{Text: text, Namespace: text, Checked: true, Summary: text, Warnings: []view.FaultCard{fault}, Valid: true, Title: "Run 1 job", Effect: text, Command: text,
+			Problem: text, Summary: text, Hint: text, MoreErrors: 1, Errors: []view.DiagnosticCard{diagnostic}},
+		"submit valid": &view.SubmitPage{Text: text, Namespace: text, Checked: true, Summary: text, Warnings: []view.DiagnosticCard{diagnostic}, Valid: true, Title: "Run 1 job", Effect: text, Command: text,
 			Objects: []view.SubmitCard{{Ref: text, Namespace: text, Line: 1, Replicas: text, More: 3, Rendered: []view.Rendered{{Name: text, Text: text}},
 				Room: &view.Room{Queue: text, Href: "/queues#queue-q", Verdict: text, Why: text, Tone: view.Wait, Rows: []view.RoomRow{{Name: text, Needs: text, Left: text, Free: text}, {Name: text, Needs: text, Short: true}}}}}},
 		"act": &struct {

@@ -65,7 +65,7 @@ func (s *visit) submit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var created []submit.Created
-	if len(draft.Faults) == 0 && len(draft.Objects) > 0 {
+	if len(draft.Errors) == 0 && len(draft.Objects) > 0 {
 		client := submit.Client{Objects: s.Objects, REST: s.Core.RESTClient(), Manager: "t9k"}
 		if run {
 			created, err = client.Create(ctx, draft)
@@ -109,25 +109,25 @@ func (s *visit) showSubmit(w http.ResponseWriter, r *http.Request, code int, in 
 // input returns the view input for a draft. problem is the error of the dry run or of the creation; nil if there was
 // none.
 func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
-	in := &view.SubmitInput{Text: d.Text, Namespace: d.Namespace, Names: true, Checked: true, Queues: s.Cache.Queues(), Nodes: s.Cache.Nodes(), Faults: faults(d.Faults)}
+	in := &view.SubmitInput{Text: d.Text, Namespace: d.Namespace, Names: true, Checked: true, Queues: s.Cache.Queues(), Nodes: s.Cache.Nodes(), Errors: diagnostics(d.Errors)}
 	if problem != nil {
 		in.Problem = problem.Error()
 	}
 	size := 0
 	for i := range d.Objects {
 		o := &d.Objects[i]
-		in.Warnings = append(in.Warnings, faults(o.Warnings)...)
+		in.Warnings = append(in.Warnings, diagnostics(o.Warnings)...)
 		submitted := view.Submitted{Ref: manifest.NameOf(o.Object), Namespace: o.Object.GetNamespace(), Line: o.Line, Job: o.Job}
 		if submitted.Namespace == "" && o.Kind != nil {
 			submitted.Namespace = d.Namespace
 		}
 		in.Names = in.Names && o.Object.GetNamespace() != ""
-		if o.Job != nil && len(d.Faults) == 0 {
+		if o.Job != nil && len(d.Errors) == 0 {
 			size += render(&submitted, maxRendered-size)
 		}
 		in.Objects = append(in.Objects, submitted)
 	}
-	slices.SortStableFunc(in.Warnings, func(a, b view.SubmitFault) int { return a.Line - b.Line })
+	slices.SortStableFunc(in.Warnings, func(a, b view.SubmitDiagnostic) int { return a.Line - b.Line })
 	return in
 }
 
@@ -156,10 +156,10 @@ func render(o *view.Submitted, limit int) int {
 	return size
 }
 
-func faults(all []manifest.Fault) []view.SubmitFault {
-	shown := make([]view.SubmitFault, 0, len(all))
+func diagnostics(all []manifest.Diagnostic) []view.SubmitDiagnostic {
+	shown := make([]view.SubmitDiagnostic, 0, len(all))
 	for _, f := range all {
-		shown = append(shown, view.SubmitFault{Line: f.Line, Path: f.Path, Message: f.Message})
+		shown = append(shown, view.SubmitDiagnostic{Line: f.Line, Path: f.Path, Message: f.Message})
 	}
 	return shown
 }

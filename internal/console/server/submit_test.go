@@ -43,9 +43,9 @@ func submits(s *Server, cookies []*http.Cookie, form url.Values, header ...strin
 	return w.Code, html.UnescapeString(w.Body.String())
 }
 
-// TestBadManifestsGetTheirFaults verifies that neither checking nor running a bad manifest sends a request to the
+// TestBadManifestsGetTheirErrors verifies that neither checking nor running a bad manifest sends a request to the
 // cluster: the console of this test has no clients.
-func TestBadManifestsGetTheirFaults(t *testing.T) {
+func TestBadManifestsGetTheirErrors(t *testing.T) {
 	s := forbidden(t)
 	cookies := enter(t, s)
 	for name, c := range map[string]struct {

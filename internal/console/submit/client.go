@@ -45,7 +45,7 @@ type target struct {
 }
 
 // Try sends all objects of a draft without errors to the API server as a server-side dry run, so that admission, quotas
-// and the user's rights apply. Refusals become faults of the draft. The returned error is not caused by the manifest.
+// and the user's rights apply. Refusals become errors of the draft. The returned error is not caused by the manifest.
 func (c Client) Try(ctx context.Context, d *Draft) error {
 	_, err := c.try(ctx, d)
 	return err
@@ -60,23 +60,23 @@ func (c Client) try(ctx context.Context, d *Draft) ([]target, error) {
 		t := &targets[i]
 		_, err := t.client.Create(ctx, t.object.DeepCopy(), c.options(metav1.DryRunAll))
 		if err != nil && !d.createsNamespaceOf(t, err) {
-			faults, other := t.faults(err)
+			diagnostics, other := t.diagnostics(err)
 			if other != nil {
 				return nil, fmt.Errorf("trying %s: %w", manifest.NameOf(t.object), other)
 			}
-			d.Faults = append(d.Faults, faults...)
+			d.Errors = append(d.Errors, diagnostics...)
 		}
 	}
-	manifest.Sort(d.Faults)
+	manifest.Sort(d.Errors)
 	return targets, nil
 }
 
 // Create creates the objects of a draft. It creates jobs last, because they may need the other objects. If the API
-// server would refuse an object, the draft gets faults and no object is created. After an error, some objects may have
+// server would refuse an object, the draft gets errors and no object is created. After an error, some objects may have
 // been created.
 func (c Client) Create(ctx context.Context, d *Draft) ([]Created, error) {
 	targets, err := c.try(ctx, d)
-	if err != nil || len(d.Faults) > 0 {
+	if err != nil || len(d.Errors) > 0 {
 		return nil, err
 	}
 	slices.SortStableFunc(targets, func(a, b target) int { return rank(a) - rank(b) })
@@ -110,7 +110,7 @@ func (c Client) options(dryRun ...string) metav1.CreateOptions {
 	return metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun}
 }
 
-// locate finds the client of each object. If the cluster does not serve the kind of an object, the draft gets a fault.
+// locate finds the client of each object. If the cluster does not serve the kind of an object, the draft gets an error.
 func (c Client) locate(ctx context.Context, d *Draft) ([]target, error) {
 	var all []target
 	served := map[schema.GroupVersion][]metav1.APIResource{}
@@ -128,7 +128,7 @@ func (c Client) locate(ctx context.Context, d *Draft) ([]target, error) {
 				return nil, err
 			}
 			if found == nil {
-				d.Faults = append(d.Faults, r.Fault("kind", fmt.Sprintf("the cluster has no %s of %s", gvk.Kind, gvk.GroupVersion())))
+				d.Errors = append(d.Errors, r.At("kind", fmt.Sprintf("the cluster has no %s of %s", gvk.Kind, gvk.GroupVersion())))
 				continue
 			}
 			resource, namespaced = found.Name, found.Namespaced
@@ -182,8 +182,8 @@ func missing(err error) bool {
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// faults converts the refusal of an object to faults with line numbers. It returns any other error unchanged.
-func (t *target) faults(err error) ([]manifest.Fault, error) {
+// diagnostics converts the refusal of an object to errors with line numbers. It returns any other error unchanged.
+func (t *target) diagnostics(err error) ([]manifest.Diagnostic, error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return nil, err
@@ -193,15 +193,15 @@ func (t *target) faults(err error) ([]manifest.Fault, error) {
 	case refusal.Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err):
 		return nil, err
 	case missing(err):
-		return []manifest.Fault{t.Fault("metadata.namespace", fmt.Sprintf("there is no namespace %q", t.object.GetNamespace()))}, nil
+		return []manifest.Diagnostic{t.At("metadata.namespace", fmt.Sprintf("there is no namespace %q", t.object.GetNamespace()))}, nil
 	case apierrors.IsAlreadyExists(err):
-		return []manifest.Fault{t.Fault("metadata.name", fmt.Sprintf("%s exists already: choose another name, or delete it first", manifest.NameOf(t.object)))}, nil
+		return []manifest.Diagnostic{t.At("metadata.name", fmt.Sprintf("%s exists already: choose another name, or delete it first", manifest.NameOf(t.object)))}, nil
 	case apierrors.IsInvalid(err) && refusal.Details != nil && len(refusal.Details.Causes) > 0:
-		var all []manifest.Fault
+		var all []manifest.Diagnostic
 		for _, cause := range refusal.Details.Causes {
-			all = append(all, t.Fault(cause.Field, cause.Message))
+			all = append(all, t.At(cause.Field, cause.Message))
 		}
 		return all, nil
 	}
-	return []manifest.Fault{t.Fault("", strings.Join(strings.Fields(refusal.Message), " "))}, nil
+	return []manifest.Diagnostic{t.At("", strings.Join(strings.Fields(refusal.Message), " "))}, nil
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestManifestErrorsAreLimited verifies that the number of faults per object is limited for manifests that consist of
-// faults.
+// TestManifestErrorsAreLimited verifies that the number of errors per object is limited for manifests that consist of
+// errors.
 func TestManifestErrorsAreLimited(t *testing.T) {
 	const head = "apiVersion: batch.tensorstack.dev/v1beta1\nkind: GenericJob\n"
 	fill := func(begin, format string) string {
@@ -27,8 +27,8 @@ func TestManifestErrorsAreLimited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := NewChecker().Check(t.Context(), text, "ns")
-			if err != nil || len(d.Faults) == 0 || len(d.Faults) > maxFaults {
-				t.Fatalf("%d faults, %v", len(d.Faults), err)
+			if err != nil || len(d.Errors) == 0 || len(d.Errors) > maxErrors {
+				t.Fatalf("%d errors, %v", len(d.Errors), err)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// SubmitFault is an error on a line of a manifest.
-type SubmitFault struct {
+// SubmitDiagnostic is an error on a line of a manifest.
+type SubmitDiagnostic struct {
 	Line          int
 	Path, Message string
 }
@@ -23,7 +23,7 @@ type Rendered struct{ Name, Text string }
 type Submitted struct {
 	Ref, Namespace string
 	Line           int
-	// Job is the job if the object is a job without faults.
+	// Job is the job if the object is a job without errors.
 	Job      *engine.Job
 	Rendered []Rendered
 	// More is the number of pods that are not rendered.
@@ -39,16 +39,16 @@ type SubmitInput struct {
 	// reason other than the manifest.
 	Checked bool
 	Problem string
-	Faults  []SubmitFault
+	Errors  []SubmitDiagnostic
 	// Warnings report fields without effect.
-	Warnings []SubmitFault
+	Warnings []SubmitDiagnostic
 	Objects  []Submitted
 	Queues   *QueuesInput
 	Nodes    *NodesInput
 	Jobs     []JobRow
 }
 
-// NumberRun is a run of lines in the column of line numbers, either all with or all without faults.
+// NumberRun is a run of lines in the column of line numbers, either all with or all without errors.
 type NumberRun struct {
 	Text string
 	Bad  bool
@@ -61,9 +61,9 @@ type SourceLine struct {
 	Bad  bool
 }
 
-// FaultCard is a fault with the lines to which it refers.
-type FaultCard struct {
-	SubmitFault
+// DiagnosticCard is an error with the lines to which it refers.
+type DiagnosticCard struct {
+	SubmitDiagnostic
 	Source []SourceLine
 }
 
@@ -89,10 +89,10 @@ type SubmitPage struct {
 	Problem string
 	// Summary is the result of the check in one sentence.
 	Summary  string
-	Faults   []FaultCard
-	Warnings []FaultCard
-	// MoreFaults is the number of faults that are not listed. Hint applies to all faults; empty if there is none.
-	MoreFaults int
+	Errors   []DiagnosticCard
+	Warnings []DiagnosticCard
+	// MoreErrors is the number of errors that are not listed. Hint applies to all errors; empty if there is none.
+	MoreErrors int
 	Hint       string
 	Objects    []SubmitCard
 	// Valid is true if the objects can be created. Title and Effect describe the button, and Command is the equivalent
@@ -105,9 +105,9 @@ type SubmitPage struct {
 const (
 	// minRows is the smallest height of the text field in lines.
 	minRows = 22
-	// listedFaults is the largest number of faults that a page lists.
-	listedFaults = 50
-	// maxSource is the largest number of characters that a fault shows of a line.
+	// listedErrors is the largest number of errors that a page lists.
+	listedErrors = 50
+	// maxSource is the largest number of characters that a card shows of a line.
 	maxSource = 200
 )
 
@@ -120,22 +120,22 @@ func Submit(in *SubmitInput) SubmitPage {
 	}
 	slices.Sort(p.Namespaces)
 	p.Namespaces = slices.Compact(p.Namespaces)
-	p.number(in.Faults)
+	p.number(in.Errors)
 	if !in.Checked {
 		return p
 	}
-	p.Faults, p.Warnings = cards(in.Faults, lines), cards(in.Warnings, lines)
-	p.MoreFaults = len(in.Faults) - len(p.Faults)
+	p.Errors, p.Warnings = cards(in.Errors, lines), cards(in.Warnings, lines)
+	p.MoreErrors = len(in.Errors) - len(p.Errors)
 	for i := range in.Objects {
 		p.Objects = append(p.Objects, in.submitCard(&in.Objects[i]))
 	}
 	p.Hidden = in.Queues.Hidden
-	p.Valid = len(in.Faults) == 0 && len(in.Objects) > 0 && in.Problem == ""
+	p.Valid = len(in.Errors) == 0 && len(in.Objects) > 0 && in.Problem == ""
 	switch {
-	case len(in.Faults) == 1:
+	case len(in.Errors) == 1:
 		p.Summary = "1 error. Nothing can be created before it is corrected."
-	case len(in.Faults) > 1:
-		p.Summary = fmt.Sprintf("%d errors. Nothing can be created before they are corrected.", len(in.Faults))
+	case len(in.Errors) > 1:
+		p.Summary = fmt.Sprintf("%d errors. Nothing can be created before they are corrected.", len(in.Errors))
 	case len(in.Objects) == 0:
 		p.Summary = "The text holds no object."
 	case in.Problem == "":
@@ -143,7 +143,7 @@ func Submit(in *SubmitInput) SubmitPage {
 	default:
 		p.Summary = "No errors in the text, but a request to the cluster failed."
 	}
-	if at := templated.FindStringIndex(in.Text); len(in.Faults) > 0 && at != nil {
+	if at := templated.FindStringIndex(in.Text); len(in.Errors) > 0 && at != nil {
 		p.Hint = fmt.Sprintf("Line %d has %s, a variable of a template. The console submits manifests as they are: fill in variables first.",
 			1+strings.Count(in.Text[:at[0]], "\n"), in.Text[at[0]:min(at[1], at[0]+maxSource)])
 	}
@@ -154,10 +154,10 @@ func Submit(in *SubmitInput) SubmitPage {
 // templated matches variables of templates.
 var templated = regexp.MustCompile(`\{\{[^}\n]*\}\}|\$\{\w+\}`)
 
-// number sets the line numbers and marks the lines with faults.
-func (p *SubmitPage) number(faults []SubmitFault) {
+// number sets the line numbers and marks the lines with errors.
+func (p *SubmitPage) number(diags []SubmitDiagnostic) {
 	bad := map[int]bool{}
-	for _, f := range faults {
+	for _, f := range diags {
 		bad[f.Line] = true
 	}
 	var b strings.Builder
@@ -170,11 +170,11 @@ func (p *SubmitPage) number(faults []SubmitFault) {
 	}
 }
 
-// cards returns the first faults with the lines to which they refer.
-func cards(faults []SubmitFault, lines []string) []FaultCard {
-	var all []FaultCard
-	for _, f := range faults[:min(len(faults), listedFaults)] {
-		c := FaultCard{SubmitFault: f}
+// cards returns the first errors with the lines to which they refer.
+func cards(diags []SubmitDiagnostic, lines []string) []DiagnosticCard {
+	var all []DiagnosticCard
+	for _, f := range diags[:min(len(diags), listedErrors)] {
+		c := DiagnosticCard{SubmitDiagnostic: f}
 		for n := max(1, f.Line-1); n <= min(f.Line, len(lines)); n++ {
 			text := []rune(lines[n-1][:min(len(lines[n-1]), 4*maxSource)])
 			if len(text) > maxSource {

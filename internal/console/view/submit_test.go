@@ -98,14 +98,14 @@ func TestRoomSaysWhetherAJobStarts(t *testing.T) {
 func TestSubmitPages(t *testing.T) {
 	queues, nodes := cluster()
 	const text = "apiVersion: v1\nkind: GenericJob\nmetadata: {name: mnist}\nspec: {}\n"
-	faults := []SubmitFault{{2, "kind", "wrong"}, {2, "kind", "wrong again"}, {4, "spec.replicaSpecs", "Required value"}}
+	diags := []SubmitDiagnostic{{2, "kind", "wrong"}, {2, "kind", "wrong again"}, {4, "spec.replicaSpecs", "Required value"}}
 	objects := []Submitted{{Ref: "configmap/data", Line: 1}, {Ref: "genericjob/mnist", Namespace: "red", Line: 2, Job: gpuJob("research", 3, "2"), Rendered: []Rendered{{"pod/mnist-worker-0", "kind: Pod"}}, More: 2}}
 	for name, in := range map[string]*SubmitInput{
 		"submit-empty":     {Namespace: "red", Jobs: []JobRow{{Namespace: "red"}, {Namespace: "blue"}, {Namespace: "red"}}},
 		"submit-no-object": {Checked: true, Namespace: "red"},
-		"submit-faults":    {Checked: true, Namespace: "red", Text: text, Faults: faults, Objects: objects[:1]},
-		"submit-template":  {Checked: true, Namespace: "red", Text: "name: {{ .name }}\n", Faults: []SubmitFault{{1, "", "not valid YAML"}}},
-		"submit-valid":     {Checked: true, Namespace: "red", Text: text, Objects: objects, Warnings: []SubmitFault{{3, "metadata", "warning: no effect"}}},
+		"submit-errors":    {Checked: true, Namespace: "red", Text: text, Errors: diags, Objects: objects[:1]},
+		"submit-template":  {Checked: true, Namespace: "red", Text: "name: {{ .name }}\n", Errors: []SubmitDiagnostic{{1, "", "not valid YAML"}}},
+		"submit-valid":     {Checked: true, Namespace: "red", Text: text, Objects: objects, Warnings: []SubmitDiagnostic{{3, "metadata", "warning: no effect"}}},
 		"submit-problem":   {Checked: true, Namespace: "red", Text: text, Objects: objects[1:], Names: true, Problem: "the API server does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -168,14 +168,14 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 
 // total checks that any job is safe to pass to the engine: before and after it has started, and after a pause. It
 // builds the first pods that the plans create.
-func total(t testing.TB, converted *engine.Job, faults field.ErrorList) {
+func total(t testing.TB, converted *engine.Job, errs field.ErrorList) {
 	t.Helper()
-	if len(converted.Roles) == 0 && len(faults) == 0 {
+	if len(converted.Roles) == 0 && len(errs) == 0 {
 		t.Fatal("the job has no roles, and nothing is wrong with it")
 	}
 	job := *converted
-	if len(faults) > 0 {
-		job.Invalid = faults.ToAggregate().Error()
+	if len(errs) > 0 {
+		job.Invalid = errs.ToAggregate().Error()
 		first := engine.Next(&job, engine.Seen{}, engine.Config{})
 		if !job.Deleting && (first.Status.Phase != batch.JobFailed || len(first.Create)+len(first.Pods) > 0) {
 			t.Errorf("an invalid job is %s, with %d pods", first.Status.Phase, len(first.Pods))

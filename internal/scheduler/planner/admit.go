@@ -20,11 +20,11 @@ func (x *index) admit(g *group, r *rights.Rights, now time.Time) (known bool) {
 		return true
 	}
 	g.asked, known = !free, true
-	fault := func(o metav1.Object) string {
+	refusal := func(o metav1.Object) string {
 		if free {
 			return ""
 		}
-		why, ok := r.Fault(q.Name, g.key.Namespace, o.GetAnnotations()[scheduling.AnnotationRequestedBy], now)
+		why, ok := r.Refusal(q.Name, g.key.Namespace, o.GetAnnotations()[scheduling.AnnotationRequestedBy], now)
 		known = known && ok
 		return why
 	}
@@ -34,23 +34,23 @@ func (x *index) admit(g *group, r *rights.Rights, now time.Time) (known bool) {
 		switch {
 		case p.Node != "":
 		case g.single:
-			g.Barred = fault(pod)
+			g.Barred = refusal(pod)
 		case pod.Labels[batch.LabelJobName] == "":
-			p.Barred = fault(pod)
+			p.Barred = refusal(pod)
 		case g.spec != nil && g.Barred == "":
-			g.Barred = g.jobFault(q, free, fault)
+			g.Barred = g.jobRefusal(q, free, refusal)
 		}
 	}
 	g.asking = !known
 	return known
 }
 
-// jobFault returns why the job of a group may not use its queue; empty if it may. It does not check the author of the
+// jobRefusal returns why the job of a group may not use its queue; empty if it may. It does not check the author of the
 // pods, which is the operator.
-func (g *group) jobFault(q *queue, free bool, fault func(metav1.Object) string) string {
+func (g *group) jobRefusal(q *queue, free bool, refusal func(metav1.Object) string) string {
 	switch {
 	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
-		return fault(g.spec)
+		return refusal(g.spec)
 	case !free && g.Created.Before(q.created): // admission checked the author of a job that is younger than the queue
 		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is newer than the job, "+
 			"so the right of the job's author to it was not checked: create the job again, or choose another queue", q.Name, g.key.Namespace)

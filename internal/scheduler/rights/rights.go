@@ -67,9 +67,9 @@ func (r *Rights) Selects(users labels.Selector, namespace string) bool {
 	return err == nil && users.Matches(labels.Set(ns.Labels))
 }
 
-// Fault returns why the pods of a requester may not start in a queue that does not select their namespace; empty if
+// Refusal returns why the pods of a requester may not start in a queue that does not select their namespace; empty if
 // they may. known is false until the API server has answered.
-func (r *Rights) Fault(queue, namespace, by string, now time.Time) (why string, known bool) {
+func (r *Rights) Refusal(queue, namespace, by string, now time.Time) (why string, known bool) {
 	var who []string
 	if err := json.Unmarshal([]byte(by), &who); err != nil || len(who) == 0 {
 		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and its requester is not recorded: create it "+

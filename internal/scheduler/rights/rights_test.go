@@ -45,7 +45,7 @@ func TestRightsAskOnceAndForgetAnswers(t *testing.T) {
 			{by: `["ann"]`, after: time.Nanosecond, asked: 3},
 		} {
 			time.Sleep(step.after) // advances the clock of the test
-			why, known := r.Fault("q", "ns", step.by, time.Now())
+			why, known := r.Refusal("q", "ns", step.by, time.Now())
 			synctest.Wait()
 			if known != step.known || (why == "") != (step.why == "") || !strings.Contains(why, step.why) || asked != step.asked {
 				t.Errorf("%s after %s: %q, known %t, asked %d times; want %+v", step.by, step.after, why, known, asked, step)

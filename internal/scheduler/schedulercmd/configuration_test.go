@@ -130,7 +130,7 @@ func TestInstalledFileIsValid(t *testing.T) {
 	}
 }
 
-func TestFaultsInTheFileAreNamed(t *testing.T) {
+func TestErrorsInTheFileAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		fileHeader + "profile: []\n":                    `unknown field "profile"`,
 		fileHeader + "parallelism: 1\nparallelism: 2\n": `"parallelism" already set`,
