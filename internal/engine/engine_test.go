@@ -348,6 +348,12 @@ func TestOverdueStartShowsItsWarning(t *testing.T) {
 	if StartOverdue(p.pod(0)) != (time.Time{}) {
 		t.Error("the start of a pod without a node is overdue")
 	}
+	late := p.pod(1).DeepCopy()
+	bound := metav1.NewTime(late.CreationTimestamp.Add(time.Hour))
+	late.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: bound}}
+	if at := StartOverdue(late); !at.Equal(bound.Add(startGrace)) {
+		t.Errorf("the start of a pod that was bound at %s is overdue at %s", bound, at)
+	}
 	p.seen.Warning = &Warning{Pod: "job-worker-1", Message: "no such volume"}
 	p.after(startGrace).pass().wantReason(batch.JobRunningCondition, batch.ReasonNotStarted)
 	if p.plan.RequeueAfter != warningRecheck {

@@ -108,7 +108,7 @@ func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, c := range all {
 		switch {
-		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue: // for traces
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue: // for engine.BoundAt
 			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 		case c.Type == corev1.PodScheduled, c.Type == corev1.DisruptionTarget:
 			out = append(out, c)

@@ -98,20 +98,10 @@ func startSpans(job *engine.Job, created time.Time, old, written *batch.JobStatu
 func podTimes(pods []*corev1.Pod) (made, bound time.Time, all bool) {
 	all = len(pods) > 0
 	for _, pod := range pods {
-		at := boundAt(pod)
+		at := engine.BoundAt(pod)
 		made, bound, all = latest(made, pod.CreationTimestamp.Time), latest(bound, at), all && !at.IsZero()
 	}
 	return made, bound, all
-}
-
-// boundAt returns when a pod was bound to a node; zero if it was not, or if the time is not known.
-func boundAt(pod *corev1.Pod) time.Time {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
 }
 
 // within returns the time in the interval of a span that is nearest to t. Clocks differ, and a pod may be replaced.

@@ -20,6 +20,9 @@ const eventReadInterval = 10 * time.Second
 // of the namespace.
 const eventReadsPerSecond = 5
 
+// failedScheduling is the reason of a scheduler's event about a pod that it cannot bind to a node.
+const failedScheduling = "FailedScheduling"
+
 // lastWarning returns the last warning about the first pod whose start is overdue, or nil. The operator does not watch
 // events, because there are too many and most add nothing to the statuses.
 func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expectations) (*engine.Warning, error) {
@@ -44,7 +47,8 @@ func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expec
 	exp.eventsReadAt, exp.warning = seen.Now, nil
 	var latest time.Time
 	for i := range events.Items {
-		if e := &events.Items[i]; !e.LastTimestamp.Time.Before(latest) {
+		// A pod that waited for a node has such an event, which no longer applies.
+		if e := &events.Items[i]; e.Reason != failedScheduling && !e.LastTimestamp.Time.Before(latest) {
 			latest, exp.warning = e.LastTimestamp.Time, &engine.Warning{Pod: pod.Name, Message: e.Message}
 		}
 	}
