@@ -74,8 +74,9 @@ func (c *conversion) roles(f *framework) []*role {
 	return roles
 }
 
-// policies maps Kubeflow's restart policies to ours.
-var policies = map[string]string{"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "ExitCode"}
+// restartPolicies maps Kubeflow's restart policies to ours. The names are the same, but ExitCode restarts fewer exit codes
+// here, about which role warns.
+var restartPolicies = map[string]string{"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "ExitCode"}
 
 func (c *conversion) role(f *framework, key, name string) *role {
 	r := &role{key: key, path: "spec." + f.field + "." + key, replicas: 1, spec: map[string]any{"type": name}}
@@ -83,7 +84,7 @@ func (c *conversion) role(f *framework, key, name string) *role {
 		r.replicas = n
 		r.spec["replicas"] = n
 	}
-	policy, ok := c.one(policies, "spec", f.field, key, "restartPolicy")
+	policy, ok := c.one(restartPolicies, "spec", f.field, key, "restartPolicy")
 	if !ok {
 		policy = f.restart
 	}

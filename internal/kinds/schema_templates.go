@@ -15,7 +15,7 @@ const asksForGang = "(has(self.spec.scheduler) && has(self.spec.scheduler.t9kSch
 func templateRules(kind string) []SchemaRule {
 	keys := "the pods of a job get the labels and annotations of tensorstack.dev, batch.tensorstack.dev and scheduler.tensorstack.dev from the operator: " +
 		"leave them out of the templates, and name a queue in spec.scheduler.t9kScheduler.queue"
-	labels, annotations := strangeKeys("labels", " && r.template.metadata.labels[k] != "+operatorLabel(kind)), strangeKeys("annotations", "")
+	labels, annotations := reservedKeys("labels", " && r.template.metadata.labels[k] != "+operatorLabel(kind)), reservedKeys("annotations", "")
 	node := "the t9k-scheduler chooses the nodes of the job's pods, within the queue's quota: leave nodeName out of the templates, and choose nodes by nodeSelector or affinity"
 	return []SchemaRule{{
 		FieldPath: ".spec.replicaSpecs", OptionalOldSelf: true,
@@ -33,15 +33,15 @@ func templateRules(kind string) []SchemaRule {
 	}}
 }
 
-// strangeKeys returns the CEL expression for the reserved keys k of a role r's labels or annotations. more is a further
-// condition on k.
-func strangeKeys(of, more string) string {
-	var ours []string
+// reservedKeys returns a CEL expression for the list of reserved keys in a role's template. The role is the CEL variable
+// r. field is "labels" or "annotations". condition is CEL that is appended to the filter of the keys, which are called k.
+func reservedKeys(field, condition string) string {
+	var prefixes []string
 	for _, prefix := range engine.ReservedPrefixes {
-		ours = append(ours, fmt.Sprintf("k.startsWith('%s')", prefix))
+		prefixes = append(prefixes, fmt.Sprintf("k.startsWith('%s')", prefix))
 	}
-	path := "r.template.metadata." + of
-	return fmt.Sprintf("(has(r.template.metadata) && has(%[1]s) ? %[1]s.filter(k, (%[2]s)%[3]s) : [])", path, strings.Join(ours, " || "), more)
+	path := "r.template.metadata." + field
+	return fmt.Sprintf("(has(r.template.metadata) && has(%[1]s) ? %[1]s.filter(k, (%[2]s)%[3]s) : [])", path, strings.Join(prefixes, " || "), condition)
 }
 
 // operatorLabel returns the CEL expression for the operator's value of label k on the pods of role r. It is '!', which

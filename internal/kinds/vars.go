@@ -65,8 +65,8 @@ func eachText(spec *corev1.PodSpec, visit func(place, *string)) {
 	each("containers", spec.Containers)
 }
 
-// variables creates the expanders of all roles, which also cover the commands of the run modes. A reference to
-// something that the job does not have remains unchanged.
+// variables creates the expanders of all roles, which also cover the commands of the run modes. A text with a variable
+// that cannot be resolved remains unchanged.
 func (c *conversion) variables() {
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
@@ -95,7 +95,8 @@ func allTexts(role *engine.Role, visit func(place, *string)) {
 	modeTexts(role, visit)
 }
 
-// variables reports references to things that the job does not have.
+// variables reports the operator's variables that cannot be resolved in the texts of all roles: they name something
+// that the job does not have, have a malformed rank, or are nested.
 func (v *validator) variables() {
 	for i := range v.job.Roles {
 		role := &v.job.Roles[i]
@@ -129,7 +130,7 @@ type vocabulary struct {
 	role *engine.Role
 }
 
-// badReference is a reference to something that does not exist.
+// badReference is a variable that cannot be resolved.
 type badReference struct{ ref, detail string }
 
 // compile resolves the variables of a text. It returns the parts that the rank separates; a text that is the same for

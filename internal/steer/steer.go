@@ -105,7 +105,8 @@ func (c Client) remove(ctx context.Context, j *observed.Job, dryRun ...string) e
 	return nil
 }
 
-// Read returns the job that the cluster stores now under the name of a job. The UID can differ.
+// Read gets the job with j's kind, namespace and name from the API server. It does not compare UIDs: if j was deleted,
+// the result may be another job of that name.
 func (c Client) Read(ctx context.Context, j *observed.Job) (*unstructured.Unstructured, error) {
 	raw, err := c.jobs(j).Get(ctx, j.GetName(), metav1.GetOptions{})
 	if err != nil {

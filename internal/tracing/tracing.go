@@ -59,8 +59,9 @@ type Recorder struct {
 	exporter *exporter
 }
 
-// NewRecorder returns a recorder whose spans have service, the name of a program, as their service name. It returns nil
-// if settings is nil. The context provides the logger. The collector need not be reachable. The caller must call Close.
+// NewRecorder returns a Recorder that sends spans to the collector in settings, or nil if settings is nil. service is the
+// service.name of the spans. The context provides the logger. The collector need not be reachable. The caller must call
+// Close.
 func NewRecorder(ctx context.Context, settings *configv1alpha1.Tracing, service string) (*Recorder, error) {
 	if settings == nil {
 		return nil, nil

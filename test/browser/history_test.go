@@ -64,11 +64,11 @@ func withArchive(t testing.TB, kubeconfig string, s *store.Store, access web.Acc
 	return path
 }
 
-// everything is the access of a user who may see everything.
-type everything struct{}
+// allowAll is a web.Access that allows every request.
+type allowAll struct{}
 
 // MayGet implements web.Access.
-func (everything) MayGet(_ context.Context, _ schema.GroupResource, namespaces []string) ([]bool, error) {
+func (allowAll) MayGet(_ context.Context, _ schema.GroupResource, namespaces []string) ([]bool, error) {
 	return slices.Repeat([]bool{true}, len(namespaces)), nil
 }
 

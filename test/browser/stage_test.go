@@ -58,7 +58,7 @@ func serveStage(t testing.TB, s *stage, past *scene) *console {
 	if past != nil {
 		past.keep(t, kept)
 	}
-	return serve(t, withArchive(t, path, kept, everything{}))
+	return serve(t, withArchive(t, path, kept, allowAll{}))
 }
 
 // rename changes the name of the current context of a kubeconfig, which the pages show.

@@ -237,7 +237,8 @@ func (b *tab) mouse(kind input.DispatchMouseEventType, button input.MouseButton,
 	call(b, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, Button: button, X: x, Y: y, ClickCount: 1})
 }
 
-// press presses keys.
+// press sends each character of keys to the focused element, as a keyboard does. Special keys are constants of package
+// kb.
 func (b *tab) press(keys string) {
 	b.Helper()
 	b.do(chromedp.KeyEvent(keys))

@@ -102,8 +102,8 @@ func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	}
 }
 
-// TestPreemptedPodIsReplacedWithoutCharge verifies that a job whose pod the scheduler preempts reports why it waits,
-// and continues without a charge when there is room.
+// TestPreemptedPodIsReplacedWithoutCharge verifies that a job whose pod the scheduler preempts reports why it waits, and
+// that it continues once there is room, without an increase of status.backoffCount.
 func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)

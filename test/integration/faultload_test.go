@@ -168,9 +168,10 @@ func (l *load) begin() {
 	})
 }
 
-// awaitWrite waits until a write that an operator sent later than after has succeeded. It returns how long after this
-// time the first such write was sent. The operators use the given proxies, or the proxy of the load if none is given.
-func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first time.Duration) {
+// awaitWrite waits until the API server has accepted a POST, PUT or DELETE in the test's namespace that an operator sent
+// after start. It returns the time from start to the first such request. The requests are those that the given proxies
+// have seen, by default the proxy of the load.
+func (l *load) awaitWrite(start time.Time, proxies ...*apiproxy.Proxy) (delay time.Duration) {
 	l.Helper()
 	if proxies == nil {
 		proxies = []*apiproxy.Proxy{l.proxy}
@@ -180,8 +181,8 @@ func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first ti
 		for _, p := range proxies {
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 				for _, r := range p.Seen(method, "") {
-					if d := r.At.Sub(after); d > 0 && r.Code >= 200 && r.Code < 300 && strings.Contains(r.Path, l.Namespace) && (!found || d < first) {
-						first, found = d, true
+					if d := r.At.Sub(start); d > 0 && r.Code >= 200 && r.Code < 300 && strings.Contains(r.Path, l.Namespace) && (!found || d < delay) {
+						delay, found = d, true
 					}
 				}
 			}
@@ -191,7 +192,7 @@ func (l *load) awaitWrite(after time.Time, proxies ...*apiproxy.Proxy) (first ti
 		}
 		return nil
 	})
-	return first
+	return delay
 }
 
 // finish checks that each job finishes with the right counts, that no unnecessary pod was created, and that deleting

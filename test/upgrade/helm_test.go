@@ -32,7 +32,8 @@ var helmBinary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// installation installs and upgrades the chart with helm.
+// installation is a Helm release of the chart in systemNamespace. helm is the path of the helm program, and home is the
+// directory for its cache, configuration and data.
 type installation struct {
 	*namespace.Test
 	helm, home string

@@ -16,18 +16,18 @@ import (
 // ErrNone means that the archive does not contain the record.
 var ErrNone = errors.New("the archive has no such record")
 
-// Place is a kind of job in a namespace. Access is granted per place.
-type Place struct{ Kind, Namespace string }
+// Scope is a kind of job in a namespace. Access is granted per scope.
+type Scope struct{ Kind, Namespace string }
 
 // conditions returns the WHERE condition of a query for jobs, whose table has the alias j. The jobs are in one of the
-// places. If places is nil, they may be anywhere; a place without a namespace stands for all namespaces.
-func conditions(places []Place, q *archive.JobQuery) (string, []any) {
+// scopes. If scopes is nil, they may be anywhere; a scope without a namespace stands for all namespaces.
+func conditions(scopes []Scope, q *archive.JobQuery) (string, []any) {
 	all, args := []string{"1 = 1"}, []any{}
 	and := func(condition string, values ...any) {
 		all, args = append(all, condition), append(args, values...)
 	}
-	if places != nil {
-		condition, values := within(places)
+	if scopes != nil {
+		condition, values := within(scopes)
 		and(condition, values...)
 	}
 	for column, value := range map[string]string{"j.name": q.Name, "j.namespace": q.Namespace, "j.kind": q.Kind, "j.queue": q.Queue, "j.username": q.User, "j.phase": q.Phase} {
@@ -62,10 +62,10 @@ func conditions(places []Place, q *archive.JobQuery) (string, []any) {
 	return strings.Join(all, " AND "), args
 }
 
-// within returns the condition that a job is in one of the places.
-func within(places []Place) (string, []any) {
+// within returns the condition that a job is in one of the scopes.
+func within(scopes []Scope) (string, []any) {
 	all, args := []string{"1 = 0"}, []any{}
-	for _, p := range places {
+	for _, p := range scopes {
 		if p.Namespace == "" {
 			all, args = append(all, "j.kind = ?"), append(args, p.Kind)
 		} else {
@@ -77,10 +77,10 @@ func within(places []Place) (string, []any) {
 
 const jobColumns = "j.uid, j.version, j.kind, j.namespace, j.name, j.queue, j.username, j.phase, j.why, j.created, j.ended, j.replicas, j.restarts, j.gone"
 
-// Jobs returns the selected jobs in the given places without their objects and conditions, newest first. If places is
-// nil, jobs may be anywhere; a place without a namespace stands for all namespaces.
-func (s *Store) Jobs(ctx context.Context, places []Place, q *archive.JobQuery) ([]*archive.Job, error) {
-	where, args := conditions(places, q)
+// Jobs returns the selected jobs in the given scopes without their objects and conditions, newest first. If scopes is
+// nil, jobs may be anywhere; a scope without a namespace stands for all namespaces.
+func (s *Store) Jobs(ctx context.Context, scopes []Scope, q *archive.JobQuery) ([]*archive.Job, error) {
+	where, args := conditions(scopes, q)
 	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid DESC"
 	if q.Limit > 0 {
 		query, args = query+" LIMIT ?", append(args, q.Limit)
@@ -196,11 +196,11 @@ func (s *Store) Logs(ctx context.Context, job string) ([]*archive.Log, error) {
 	return all, err
 }
 
-// Places returns the places in which the archive has jobs.
-func (s *Store) Places(ctx context.Context) ([]Place, error) {
-	var all []Place
+// Scopes returns the scopes that contain archived jobs.
+func (s *Store) Scopes(ctx context.Context) ([]Scope, error) {
+	var all []Scope
 	err := s.query(ctx, "SELECT DISTINCT kind, namespace FROM jobs ORDER BY kind, namespace", nil, func(rows *sql.Rows) error {
-		var p Place
+		var p Scope
 		err := rows.Scan(&p.Kind, &p.Namespace)
 		all = append(all, p)
 		return err
@@ -208,10 +208,10 @@ func (s *Store) Places(ctx context.Context) ([]Place, error) {
 	return all, err
 }
 
-// Held calls f for each attempt in the given places that held resources within a time span. It reads only the fields
+// Held calls f for each attempt in the given scopes that held resources within a time span. It reads only the fields
 // that usage sums need, because there may be many attempts. f must not modify or retain its argument.
-func (s *Store) Held(ctx context.Context, places []Place, from, to time.Time, f func(*archive.Held)) error {
-	where, args := conditions(places, &archive.JobQuery{})
+func (s *Store) Held(ctx context.Context, scopes []Scope, from, to time.Time, f func(*archive.Held)) error {
+	where, args := conditions(scopes, &archive.JobQuery{})
 	args = append(args, milli(to), milli(from))
 	query := `SELECT a.scheduled, a.ended, a.outcome, a.requests, j.namespace, j.queue, j.username FROM attempts a JOIN jobs j ON j.uid = a.job
 		WHERE ` + where + ` AND a.scheduled > 0 AND a.scheduled < ? AND (a.outcome = '' OR a.ended > ?)`

@@ -250,14 +250,14 @@ func TestJobsAreFoundWhereOneMayLook(t *testing.T) {
 		}})
 		for _, tc := range []struct {
 			name   string
-			places []Place
+			scopes []Scope
 			query  archive.JobQuery
 			want   string
 		}{
 			{"all, the newest first", nil, archive.JobQuery{}, "4 3 2 1"},
-			{"nowhere", []Place{}, archive.JobQuery{}, ""},
-			{"one namespace", []Place{{"GenericJob", "ns"}, {"PyTorchTrainingJob", "other"}}, archive.JobQuery{}, "1"},
-			{"a kind everywhere", []Place{{"GenericJob", ""}}, archive.JobQuery{}, "2 1"},
+			{"nowhere", []Scope{}, archive.JobQuery{}, ""},
+			{"one namespace", []Scope{{"GenericJob", "ns"}, {"PyTorchTrainingJob", "other"}}, archive.JobQuery{}, "1"},
+			{"a kind everywhere", []Scope{{"GenericJob", ""}}, archive.JobQuery{}, "2 1"},
 			{"part of a name", nil, archive.JobQuery{Text: "TRAIN"}, "2 1"},
 			{"a part with a character of patterns", nil, archive.JobQuery{Text: "n_a"}, "1"},
 			{"a name", nil, archive.JobQuery{Name: "eval"}, "3"},
@@ -273,7 +273,7 @@ func TestJobsAreFoundWhereOneMayLook(t *testing.T) {
 			{"the second one", nil, archive.JobQuery{Limit: 1, After: archive.Cursor{Created: at(20), UID: "4"}}, "3"},
 			{"those after the last one", nil, archive.JobQuery{After: archive.Cursor{Created: at(0), UID: "1"}}, ""},
 		} {
-			jobs, err := s.Jobs(t.Context(), tc.places, &tc.query)
+			jobs, err := s.Jobs(t.Context(), tc.scopes, &tc.query)
 			if err != nil {
 				t.Errorf("%s: %v", tc.name, err)
 			}
@@ -300,7 +300,7 @@ func TestHeldIsWhatOverlaps(t *testing.T) {
 			attempt("elsewhere", "k", 1, ended(100, 200)),
 		}})
 		sums := archive.Sums{Span: archive.Span{From: at(100), To: at(200)}, By: archive.ByUser, Extended: true}
-		if err := s.Held(t.Context(), []Place{{"GenericJob", "ns"}}, at(100), at(200), sums.Add); err != nil {
+		if err := s.Held(t.Context(), []Scope{{"GenericJob", "ns"}}, at(100), at(200), sums.Add); err != nil {
 			t.Fatal(err)
 		}
 		want := []archive.Usage{{From: at(100), To: at(200), Key: "alice", Resource: "nvidia.com/gpu", Hours: 2 * 60 / 3600.}}

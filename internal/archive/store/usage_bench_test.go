@@ -42,7 +42,7 @@ func benchmarkUsage(b *testing.B, address string) {
 	}
 	for b.Loop() {
 		sums := archive.Sums{Span: archive.Span{From: at(0), To: at(0).Add(month), Step: 24 * time.Hour}, By: archive.ByUser}
-		if err := s.Held(b.Context(), []Place{{"GenericJob", "ns"}}, sums.Span.From, sums.Span.To, sums.Add); err != nil {
+		if err := s.Held(b.Context(), []Scope{{"GenericJob", "ns"}}, sums.Span.From, sums.Span.To, sums.Add); err != nil {
 			b.Fatal(err)
 		}
 		if rows := sums.Rows(); len(rows) != 30*100*3 || rows[0].Resource != string(corev1.ResourceCPU) {

@@ -24,25 +24,25 @@ import (
 type Reader struct {
 	access Access
 	store  *store.Store
-	// known caches, for each place, whether the caller may see its jobs.
-	known map[store.Place]bool
+	// known caches, for each scope, whether the caller may see its jobs.
+	known map[store.Scope]bool
 }
 
 // NewReader returns the reader for the caller of one request.
 func NewReader(s *store.Store, access Access) *Reader {
-	return &Reader{access: access, store: s, known: map[store.Place]bool{}}
+	return &Reader{access: access, store: s, known: map[store.Scope]bool{}}
 }
 
-// may reports whether the caller may see the jobs of a place.
-func (r *Reader) may(ctx context.Context, p store.Place) (bool, error) {
-	err := r.learn(ctx, []store.Place{p})
+// may reports whether the caller may see the jobs of a scope.
+func (r *Reader) may(ctx context.Context, p store.Scope) (bool, error) {
+	err := r.learn(ctx, []store.Scope{p})
 	return r.known[p], err
 }
 
-// learn finds out which of the places the caller may see, with one call of Access.MayGet for each kind.
-func (r *Reader) learn(ctx context.Context, places []store.Place) error {
+// learn finds out which of the scopes the caller may see, with one call of Access.MayGet for each kind.
+func (r *Reader) learn(ctx context.Context, scopes []store.Scope) error {
 	unknown := map[string][]string{}
-	for _, p := range places {
+	for _, p := range scopes {
 		if _, known := r.known[p]; !known {
 			unknown[p.Kind] = append(unknown[p.Kind], p.Namespace)
 		}
@@ -57,26 +57,26 @@ func (r *Reader) learn(ctx context.Context, places []store.Place) error {
 			return err
 		}
 		for i, namespace := range namespaces {
-			r.known[store.Place{Kind: name, Namespace: namespace}] = may[i]
+			r.known[store.Scope{Kind: name, Namespace: namespace}] = may[i]
 		}
 	}
 	return nil
 }
 
-// places returns the places that the caller may see. kind and namespace restrict them unless they are empty.
-func (r *Reader) places(ctx context.Context, kind, namespace string) ([]store.Place, error) {
-	all, err := r.store.Places(ctx)
+// scopes returns the scopes that the caller may see. kind and namespace restrict them unless they are empty.
+func (r *Reader) scopes(ctx context.Context, kind, namespace string) ([]store.Scope, error) {
+	all, err := r.store.Scopes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(p store.Place) bool {
+	all = slices.DeleteFunc(all, func(p store.Scope) bool {
 		return kind != "" && p.Kind != kind || namespace != "" && p.Namespace != namespace
 	})
 	if err := r.learn(ctx, all); err != nil {
 		return nil, err
 	}
-	// The store takes nil for all places.
-	return append([]store.Place{}, slices.DeleteFunc(all, func(p store.Place) bool { return !r.known[p] })...), nil
+	// The store takes nil for all scopes.
+	return append([]store.Scope{}, slices.DeleteFunc(all, func(p store.Scope) bool { return !r.known[p] })...), nil
 }
 
 // Limits of lists.
@@ -87,13 +87,13 @@ const (
 
 // Jobs returns the selected jobs that the caller may see, newest first. If q.Limit is zero, the list is empty.
 func (r *Reader) Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error) {
-	places, err := r.places(ctx, q.Kind, q.Namespace)
+	scopes, err := r.scopes(ctx, q.Kind, q.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	more := *q
 	more.Limit++
-	all, err := r.store.Jobs(ctx, places, &more)
+	all, err := r.store.Jobs(ctx, scopes, &more)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (r *Reader) find(ctx context.Context, uid string) (*archive.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	may, err := r.may(ctx, store.Place{Kind: j.Kind, Namespace: j.Namespace})
+	may, err := r.may(ctx, store.Scope{Kind: j.Kind, Namespace: j.Namespace})
 	if err != nil {
 		return nil, err
 	}
@@ -198,11 +198,11 @@ func (r *Reader) Usage(ctx context.Context, q *archive.UsageQuery) (*archive.Usa
 	if err := sums.Span.Check(); err != nil {
 		return nil, archive.Refuse(http.StatusBadRequest, "%s", err)
 	}
-	places, err := r.places(ctx, "", q.Namespace)
+	scopes, err := r.scopes(ctx, "", q.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.store.Held(ctx, places, sums.Span.From, sums.Span.To, sums.Add); err != nil {
+	if err := r.store.Held(ctx, scopes, sums.Span.From, sums.Span.To, sums.Add); err != nil {
 		return nil, err
 	}
 	return &archive.UsageList{Usage: sums.Rows()}, nil

@@ -36,12 +36,12 @@ type Options struct {
 // ErrNone means that neither --console nor T9K_CONSOLE nor the kubeconfig names an archive.
 var ErrNone = errors.New("no console with an archive is named: name its address with --console or " + consoleEnv)
 
-// Client reads the archive through the console. If the console answers with an error, its methods return an
-// *archive.Refusal.
+// Client reads the archive through the console. Its methods return an *archive.Refusal if the console's response is
+// anything but 200 with a JSON body.
 type Client struct {
 	web  *http.Client
 	base *url.URL
-	// Namespace is the namespace of the kubeconfig.
+	// Namespace is the namespace of the kubeconfig's current context.
 	Namespace string
 }
 

@@ -33,7 +33,7 @@ func (s *server) adopt(ctx context.Context) error {
 		}
 	}
 	for _, sb := range s.sandboxes {
-		if err := s.checkSandbox(sb); err != nil {
+		if err := s.restoreSandbox(sb); err != nil {
 			return fmt.Errorf("sandbox %s: %w", sb.ID, err)
 		}
 	}
@@ -116,8 +116,10 @@ func (s *server) resolveStart(ctx context.Context, c *container) (started bool, 
 	return false, s.saveContainer(c)
 }
 
-// checkSandbox verifies the namespaces of a ready sandbox. It marks the sandbox as not ready if they are lost.
-func (s *server) checkSandbox(sb *sandbox) error {
+// restoreSandbox mounts the lost namespaces and the lost shared memory of a ready sandbox again. If a namespace cannot be
+// restored or the pause process has exited, it marks the sandbox as not ready and releases its address, its network
+// device and its mounts.
+func (s *server) restoreSandbox(sb *sandbox) error {
 	if !sb.Ready {
 		return nil
 	}
@@ -134,9 +136,9 @@ func (s *server) checkSandbox(sb *sandbox) error {
 	return errors.Join(removeVeth(sb.ID), unmountNamespaces(dir), writeJSON(filepath.Join(dir, stateFile), sb.sandboxState))
 }
 
-// restoreNamespaces reports whether the sandbox has its namespaces. Their mounts are lost after a reboot, and when the
-// mount namespace of the earlier server no longer exists. In the second case, restoreNamespaces mounts them again from
-// a running container, if there is one.
+// restoreNamespaces mounts the lost namespaces of a sandbox again, from a running container, and reports whether the
+// sandbox now has all of them. The mounts are lost after a reboot, when no container runs, and when the mount namespace
+// of the earlier server no longer exists.
 func (s *server) restoreNamespaces(sb *sandbox) bool {
 	alive := 0
 	for _, c := range s.containers {

@@ -60,8 +60,9 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 	return n.refusal(fitted, last)
 }
 
-// fillFrom places pods until the need is met. It returns the number of pods that are still lacking, and the last
-// refusal. If alike is set, all pods are alike, and fillFrom stops at the first pod that does not fit.
+// fillFrom places pods until the need left, which it modifies, is met. It does not roll back. It returns the number of
+// pods that are still lacking and the refusal of the last pod that did not fit, which is "no nodes" if none was refused.
+// If alike is set, all pods are alike, and fillFrom stops at the first pod that does not fit.
 func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike bool) (lacking int, last *refusal) {
 	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {

@@ -23,8 +23,8 @@ func (r *round) impossible(g *Group, n need, pods []*Pod) *refusal {
 	return nil
 }
 
-// tooSmall returns a message if the quota of the queue is smaller than needs even when the queue is empty, and an empty
-// string otherwise.
+// tooSmall returns a message if needs exceed the quota of the queue although nothing else uses it, so that waiting
+// cannot help. It returns an empty string otherwise.
 func (q *Queue) tooSmall(needs Resources) string {
 	var short, raise []string
 	for _, name := range q.exceeds(Resources{}, needs) {

@@ -201,7 +201,8 @@ func (pl *Planner) releaseReservations(ctx context.Context) {
 	}
 }
 
-// discard undoes a round whose changes the scheduler's cache refused, and schedules another round.
+// discard undoes a round in which Nodes failed: it frees the room of all assumed pods and drops the reservations of the
+// groups in result. The next full round comes after deadlineInterval.
 func (pl *Planner) discard(ctx context.Context, result core.Result, now time.Time) {
 	klog.FromContext(ctx).Error(pl.scheduler.Nodes.Err(), "Cannot carry out a scheduling round, because the scheduler's cache refused a change; trying again")
 	pl.scheduler.Nodes.Reset(ctx)

@@ -31,23 +31,23 @@ func TestBindingsAreBounded(t *testing.T) {
 	b := &slowBinder{proceed: make(chan struct{})}
 	p := newPlugin(nil, b)
 	var pods sync.WaitGroup
-	for range 3 * bindings {
+	for range 3 * maxBindings {
 		pods.Go(func() {
 			if s := p.Bind(t.Context(), nil, nil, ""); !s.IsSuccess() {
 				t.Error(s)
 			}
 		})
 	}
-	for range 3 * bindings {
+	for range 3 * maxBindings {
 		b.proceed <- struct{}{}
 	}
 	pods.Wait()
-	if most := b.most.Load(); most > bindings {
-		t.Errorf("%d concurrent bindings, want %d", most, bindings)
+	if most := b.most.Load(); most > maxBindings {
+		t.Errorf("%d concurrent bindings, want %d", most, maxBindings)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !p.binding.TryAcquire(bindings) {
+	if !p.binding.TryAcquire(maxBindings) {
 		t.Fatal("pods are still being bound")
 	}
 	if p.Bind(ended, nil, nil, "").IsSuccess() {

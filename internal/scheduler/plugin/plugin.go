@@ -82,7 +82,7 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (*Plugin, 
 
 // newPlugin returns a plugin without a planner.
 func newPlugin(handle fwk.Handle, binder fwk.BindPlugin) *Plugin {
-	return &Plugin{handle: handle, binder: binder, binding: semaphore.NewWeighted(bindings), stop: func() {}}
+	return &Plugin{handle: handle, binder: binder, binding: semaphore.NewWeighted(maxBindings), stop: func() {}}
 }
 
 // Settings returns the plugin's arguments, with defaults for the fields that are not set. It fails if they are invalid.
