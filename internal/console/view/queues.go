@@ -243,15 +243,19 @@ func share(used, whole resource.Quantity) float64 {
 }
 
 // amount returns a quantity as text: memory and ephemeral storage in Gi, CPU in cores, and other resources in the
-// format of Kubernetes.
+// format of Kubernetes. It uses that format also if the quantity would be rounded to zero.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
-	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", q.AsApproximateFloat64()/(1<<30)), ".0") + " Gi"
+	var text, unit string
+	switch name {
+	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		text, unit = strings.TrimSuffix(fmt.Sprintf("%.1f", q.AsApproximateFloat64()/(1<<30)), ".0"), " Gi"
+	case corev1.ResourceCPU:
+		text = strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", q.AsApproximateFloat64()), "0"), ".")
 	}
-	if name == corev1.ResourceCPU {
-		return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", q.AsApproximateFloat64()), "0"), ".")
+	if text == "" || strings.TrimPrefix(text, "-") == "0" && !q.IsZero() {
+		return q.String()
 	}
-	return q.String()
+	return text + unit
 }
 
 // noBreak is the space between a number and its unit, which must stay on one line.

@@ -248,6 +248,21 @@ func TestHeatMapShowsASingleFailedReplica(t *testing.T) {
 	}
 }
 
+func TestAmountsAreNotRoundedToZero(t *testing.T) {
+	for _, c := range []struct {
+		name       corev1.ResourceName
+		text, want string
+	}{
+		{corev1.ResourceMemory, "1536Mi", "1.5 Gi"}, {corev1.ResourceMemory, "10Mi", "10Mi"}, {corev1.ResourceMemory, "-10Mi", "-10Mi"}, {corev1.ResourceMemory, "0", "0 Gi"},
+		{corev1.ResourceCPU, "1500m", "1.5"}, {corev1.ResourceCPU, "100", "100"}, {corev1.ResourceCPU, "1m", "1m"}, {corev1.ResourceCPU, "0", "0"},
+		{"nvidia.com/gpu", "8", "8"},
+	} {
+		if got := amount(c.name, resource.MustParse(c.text)); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.text, c.name, got, c.want)
+		}
+	}
+}
+
 func TestQueuesShowRunningAndWaitingGroups(t *testing.T) {
 	quota := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	low := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Spec: scheduling.QueueSpec{Closed: true, Quota: scheduling.QueueQuota{Requests: quota("4")}},
