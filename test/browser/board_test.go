@@ -47,7 +47,7 @@ func (l *live) tensorBoard(t *testing.T) {
 	l.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, StringData: map[string]string{"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}})
 	path := l.create(logged, "logged")
 	b := open(t, l.console)
-	b.visit(path)
+	l.visitJob(b, path)
 	b.awaits("the TensorBoard is ready", `[...document.querySelectorAll('.facts div')].some(e => e.innerText === 'TensorBoard\nready')`)
 	b.looksGood()
 	b.click("#open-tensorboard")
@@ -81,7 +81,7 @@ func (l *live) tensorBoard(t *testing.T) {
 func (l *live) boardThatCannotStart(t *testing.T) {
 	b := open(t, l.console)
 	path := l.create(strings.Replace(logged, "{name: keys}", "{name: no-such-keys}", 1), "unlogged")
-	b.visit(path)
+	l.visitJob(b, path)
 	b.click("#open-tensorboard")
 	why := b.opened(b.base + path + "/tensorboard")
 	why.shows("no-such-keys")

@@ -52,6 +52,15 @@ func (l *live) create(text, name string) string {
 	return "/jobs/" + l.Namespace + "/" + strings.ToLower(o.GetKind()) + "/" + name
 }
 
+// visitJob opens the page of a job that may have just been created: the console can learn of it later than the API
+// server, so visitJob first waits until the list of jobs shows it.
+func (l *live) visitJob(b *tab, path string) {
+	l.Helper()
+	b.visit("/?ns=" + l.Namespace)
+	b.awaits("the list shows "+path, "document.querySelector('#rows a[href=\"'+"+quoted(path)+"+'\"]')")
+	b.visit(path)
+}
+
 // TestConsolePagesAndButtonsWork verifies every page and every button of the console on a running cluster.
 func TestConsolePagesAndButtonsWork(t *testing.T) {
 	if err := local.CheckPodSupport(); err != nil {
@@ -82,9 +91,9 @@ func TestConsolePagesAndButtonsWork(t *testing.T) {
 
 func (l *live) pages(t *testing.T, run, failed, paused string) {
 	b := open(t, l.console)
-	b.visit(run)
+	l.visitJob(b, run)
 	b.shows("All replicas run.", "worker-1")
-	b.visit(failed)
+	l.visitJob(b, failed)
 	b.shows("Failed", "exit code 3", "<script>alert(1)</script>")
 	for path, text := range map[string]string{
 		"/": "Namespace", "/?q=nothing+is+called+so": "No job matches", "/?label=%3D": "cannot be read", "/queues": "default", "/nodes": "ready", "/nodes?by=queue": "queue",
@@ -313,6 +322,7 @@ func (l *live) backButton(t *testing.T, run string) {
 func (l *live) keyboardOnly(t *testing.T) {
 	path := l.create(manifest, "keys")
 	b := open(t, l.console)
+	l.visitJob(b, path)
 	for _, page := range []string{"/?ns=" + l.Namespace, path, path + "/logs", "/queues", "/nodes", "/submit"} {
 		b.visit(page)
 		b.shows("t9k")
