@@ -15,7 +15,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// patcher returns err for each patch and keeps the last one.
+// patcher is a client that returns err for each patch and keeps the last patch.
 type patcher struct {
 	client.Client
 	err  error

@@ -32,9 +32,9 @@ func indexPods(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// CacheOptions returns options that save memory: of pods and Services, the caches hold only those of jobs, and of
-// these pods only the fields that this package and the engine read. Pods and jobs from the caches are shared and must
-// not be modified.
+// CacheOptions returns options that save memory: the caches hold only the pods and Services of jobs, and only the
+// fields of these pods that this package and the engine read. Pods and jobs from the caches are shared and must not be
+// modified.
 func CacheOptions() (cache.Options, error) {
 	ofJobs, err := labels.NewRequirement(batch.LabelJobName, selection.Exists, nil)
 	if err != nil {

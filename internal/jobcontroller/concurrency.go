@@ -12,7 +12,7 @@ const minInFlight, maxInFlight = 4, 64
 // is built, encoded, sent and decoded.
 const maxBytesInFlight = 8 << 20
 
-// latencySamples is the number of requests after which older measurements have little weight.
+// latencySamples is the time constant, in requests, of the moving average of the latency.
 const latencySamples = 16
 
 // concurrencyLimiter limits the concurrent requests that create, delete or stop pods over all jobs, by the size of the

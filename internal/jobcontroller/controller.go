@@ -37,11 +37,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// workers is the number of jobs of each kind that are reconciled concurrently. A pass waits for the API server most of
-// the time.
+// workers is the number of jobs of each kind that are reconciled concurrently. It is high, because a pass waits for the
+// API server most of the time.
 const workers = 32
 
-// firstRetry is the delay after a failed pass. It doubles with each consecutive failure, up to maxRetry.
+// firstRetry is the delay after a failed pass. The delay doubles with each consecutive failure, up to maxRetry.
 const firstRetry, maxRetry = 20 * time.Millisecond, 30 * time.Second
 
 // Retries returns the rate limiter that delays passes after failed ones.
@@ -77,6 +77,7 @@ func (o *Owned) options() []builder.OwnsOption {
 
 // Options are the settings of the controllers.
 type Options struct {
+	// Engine holds the settings of the engine. Zero fields mean the engine's defaults.
 	Engine engine.Config
 	// Limits are the limits that every job must respect.
 	Limits kinds.Limits
@@ -151,7 +152,7 @@ func (r *Reconciler) JobChanges() predicate.Predicate {
 	}}
 }
 
-// deletions returns a predicate that passes only deletions.
+// deletions returns a predicate that drops creations and updates.
 func deletions() predicate.Predicate {
 	no := false
 	return predicate.Funcs{

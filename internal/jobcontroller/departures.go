@@ -12,8 +12,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// departures holds the event handlers' knowledge of deleted pods, by UID. It has a lock, because the handlers run
-// concurrently with the passes.
+// departures holds what the event handlers have received about deleted pods, by UID. It has a lock, because the
+// handlers run concurrently with the passes.
 type departures struct {
 	mu sync.Mutex
 	// succeeded holds the pods that were observed to succeed before they were deleted.

@@ -34,8 +34,8 @@ const (
 	eventsAtOnce = 2
 	// eventTries is the number of attempts to write an event to an API server that does not answer.
 	eventTries = 12
-	// maxQueuedEvents is the number of events that wait to be written. It bounds the operator's memory while the API
-	// server is slow; further events are lost.
+	// maxQueuedEvents is the largest number of events that wait to be written. It bounds the operator's memory while
+	// the API server is slow; further events are lost.
 	maxQueuedEvents = 10_000
 )
 
@@ -45,8 +45,9 @@ type Recorder interface {
 	Record(obj client.Object, e engine.Event)
 }
 
-// recorder writes events with annotations, which client-go's recorder cannot do. It writes a few events at a time in
-// the background. It never updates an existing event, so the operator needs no right to change events.
+// recorder writes events of the API group events.k8s.io with annotations, which client-go's recorder for that group
+// cannot do. It writes a few events at a time in the background. It never updates an existing event, so the operator
+// needs no right to change events.
 type recorder struct {
 	api      eventsclient.EventsV1Interface
 	scheme   *runtime.Scheme

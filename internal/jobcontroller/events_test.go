@@ -66,7 +66,7 @@ func TestRecorderWritesEachEventOnce(t *testing.T) {
 	r.Record(job, engine.Event{Type: "Normal", Reason: batch.EventJobPaused, Message: "refused"})
 	r.Record(job, engine.Event{Type: "Warning", Reason: batch.EventNodeLost, Message: "Deleting by force."})
 	second := <-got
-	<-refused // two events are written concurrently
+	<-refused // events are written concurrently, so the refusal may follow the second event
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("the recorder ended: %v", err)

@@ -19,15 +19,16 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// expectations are what this process has written for a job and expects the caches to show soon. Losing them costs a few
-// calls and the results of pods that others delete (docs/designs/0010-late-caches.md), and nothing else.
+// expectations hold the writes of this process for a job that the caches may not show yet. Losing them costs only a few
+// calls and the results of pods that others delete (docs/designs/0010-late-caches.md).
 type expectations struct {
 	uid types.UID
 	// replicas is the number of replicas of the job. The event handlers read it too.
 	replicas atomic.Int64
 
-	// written is the job as this process last wrote it; nil once the cache shows another resourceVersion than
-	// seenVersion, the one of the cached job from which written was made.
+	// written is the job as this process last wrote it, and seenVersion is the resourceVersion of the cached job that
+	// the write replaced. written is nil before the first write, and once the cache shows a version other than
+	// seenVersion.
 	seenVersion string
 	written     kinds.Object
 	// writtenAt is when the status was last written. Before the first write, it is when this process first saw the job.
@@ -38,7 +39,8 @@ type expectations struct {
 	// ends and lastPass are Plan.Ends and Seen.Now of the last pass.
 	ends     map[types.UID]engine.EndTime
 	lastPass time.Time
-	// live is the last view of the pods that was read from the API server; nil once the cache has caught up with it.
+	// live is the last view of the pods that was read from the API server; nil if there is none, or if cacheLag has
+	// passed since the read.
 	live *liveView
 	// vanished holds the pods that the last live view lacked although the cache shows them alive.
 	vanished waits
@@ -46,7 +48,8 @@ type expectations struct {
 	tried bool
 	// delayedAt is when the current delay of a plan began; zero if no plan is delayed.
 	delayedAt time.Time
-	// sent is the status last written, until it comes back as an update of the job. The event handlers read it too.
+	// sent is the status that was last sent to the API server, until an update of the job brings it back. The event
+	// handlers read it too.
 	sent atomic.Pointer[batch.JobStatus]
 
 	// departed holds the pods whose deletion the event handler has received, until the status no longer needs them.
@@ -64,6 +67,7 @@ type expectations struct {
 	serviceUntil, groupUntil time.Time
 	group                    *scheduling.PodGroup
 
+	// refusals holds the creations that the API server refused, see engine.Seen.Refusals.
 	refusals []engine.Refusal
 
 	// warning is the last warning about a pod whose start is overdue, as read at eventsReadAt.
@@ -187,7 +191,8 @@ func (exp *expectations) lateCreations(cached []corev1.Pod, now time.Time) []str
 	return slices.Collect(maps.Keys(late))
 }
 
-// asDeleted marks a pod as deleted if this process has deleted it and the cache does not show that yet.
+// asDeleted returns a copy with a deletion timestamp if this process has deleted the pod and the cache does not show
+// the deletion yet. Otherwise it returns the pod itself.
 func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	at, ok := exp.deleted[pod.UID]
 	if !ok || pod.DeletionTimestamp != nil {

@@ -38,7 +38,7 @@ func (f *leaderFence) set(ctx context.Context, live client.Reader, kind kinds.Ki
 	return nil
 }
 
-// includes reports whether an object was read at a version after the fence.
+// includes reports whether the resourceVersion of an object is after the fence.
 func (f *leaderFence) includes(obj kinds.Object) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -60,8 +60,8 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 	}
 }
 
-// noteSuccess records that a pod had succeeded before it was deleted. The next pass may be too late to observe the
-// success.
+// noteSuccess records a pod that had succeeded before it was deleted, given its last state before the deletion. The
+// next pass may be too late to observe the success. For other pods it does nothing.
 func (r *Reconciler) noteSuccess(last client.Object) {
 	pod, ok := last.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(last)

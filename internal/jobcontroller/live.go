@@ -20,8 +20,8 @@ import (
 // than pods in the cache.
 const pageSize = 500
 
-// liveView is a view of a job's pods that was read from the API server. It corrects the cache until the cache has
-// caught up, because an older view must not undo a decision.
+// liveView is a view of a job's pods that was read from the API server. It corrects the cache for up to cacheLag,
+// because an older state from the cache must not undo a decision.
 type liveView struct {
 	// version is the resourceVersion of the view.
 	version string
@@ -30,7 +30,8 @@ type liveView struct {
 	names map[string]types.UID
 	// unshown holds the pods that the cache has not shown yet.
 	unshown map[types.UID]*corev1.Pod
-	until   time.Time
+	// until is the time after which the view is no longer used.
+	until time.Time
 }
 
 // readLive reads the pods of a job from the API server.
@@ -72,8 +73,8 @@ func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// vanished returns the pods that no longer exist and that the cache shows alive. Only the watch shows whether they
-// succeeded before they were deleted.
+// vanished returns the pods that the cache shows alive although they no longer exist, unless other pods have their
+// names. Only the watch shows whether they succeeded before they were deleted.
 func (v *liveView) vanished(cached []*corev1.Pod) (pods []types.UID) {
 	for _, pod := range cached {
 		if _, there := v.pods[pod.UID]; !there && pod.DeletionTimestamp == nil && !v.replaced(pod) {

@@ -34,14 +34,15 @@ type API struct {
 	Statuses rest.Interface
 	// Recorder receives the events of the jobs.
 	Recorder Recorder
-	Clock    clock.PassiveClock
+	// Clock is the clock of the passes.
+	Clock clock.PassiveClock
 }
 
 // limits are the limits of requests over all jobs of all kinds.
 type limits struct {
-	// inFlight limits the concurrent creations and deletions of pods.
+	// inFlight limits the concurrent requests that create, delete or stop pods.
 	inFlight *concurrencyLimiter
-	// perJob is the largest number of concurrent creations and deletions of pods of one job.
+	// perJob is the largest number of such requests in flight for one job.
 	perJob int
 	// eventReads limits the reads of events, and progress the status writes that may wait.
 	eventReads, progress limiter
@@ -137,8 +138,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // refusalDelay returns the delay before the next pass after a creation that failed with errNameTaken or
-// errNamespaceTerminating. No event wakes a pass when the creation would succeed: the object that has the name does
-// not belong to the job, and an API server with a late cache may still show an earlier namespace of the same name,
+// errNamespaceTerminating. No event triggers a pass once the creation can succeed: the object that has the name does
+// not belong to the job, and an API server with a stale cache may still show an earlier namespace of the same name,
 // which was deleted. The delay after the first refusal is short, because the next pass writes the refusal to the job's
 // status.
 func refusalDelay(seen *engine.Seen, err error) time.Duration {
@@ -151,7 +152,7 @@ func refusalDelay(seen *engine.Seen, err error) time.Duration {
 	return nameTakenDelay
 }
 
-// nameTakenDelay is the time between two passes of a job that needs a taken name.
+// nameTakenDelay is the time between two passes over a job while another object has a name that the job needs.
 const nameTakenDelay = 2 * time.Second
 
 // vanishedWait is the longest time that a pass waits for the watch to show the end of a pod that no longer exists.
@@ -160,8 +161,9 @@ const vanishedWait = time.Second
 // errVanished means that a pod no longer exists and that the cache does not show its end yet.
 var errVanished = errors.New("the cache does not show the end of a pod that has gone")
 
-// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait. It marks the
-// pods whose deletion the handler has not received as unconfirmed.
+// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait. It sets
+// seen.Unconfirmed to the pods in the status that have not ended, that the cache lacks, and whose deletion the handler
+// has not received.
 func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
 	living, ending := exp.departed.unheard(seen.Status, seen.Pods)
 	if len(living)+len(ending) > 0 {

@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// createError classifies the error of a creation. It returns nil if the object exists and belongs to the job, because
-// the cache was stale or an answer was lost. It records refusals of the API server, so that the next pass writes them
-// to the job's status.
+// createError classifies the error of a creation. If the object exists and belongs to the job, because the cache was
+// stale or an answer was lost, the creation counts as successful: createError returns nil unless adopt fails. It
+// records refusals of the API server, so that the next pass writes them to the job's status.
 func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, exp *expectations) error {
 	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
 	if apierrors.IsAlreadyExists(err) {
@@ -37,7 +37,7 @@ func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Ob
 	return fmt.Errorf("creating %s: %w", describe(o), err)
 }
 
-// liveOf reads the live object that has the name of o.
+// liveOf reads the metadata of the live object that has the name of o. It returns errStale if there is none.
 func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.PartialObjectMetadata, error) {
 	gvk, err := a.client.GroupVersionKindFor(o)
 	if err != nil {
@@ -54,8 +54,8 @@ func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.Partial
 	return live, nil
 }
 
-// nameTaken returns the message for a name that the job needs and another object has: the owner of that object, and
-// what the user can do.
+// nameTaken returns the message for a name that the job needs and another object has. The message names the owner of
+// that object and says what the user can do.
 func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	owner, ref := "nobody (it has no controller)", metav1.GetControllerOfNoCopy(live)
 	if ref != nil {

@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/tracing"
 )
 
-// startEnd describes how the start of a job ended.
+// startEnd describes how and when the start of a job ended.
 type startEnd struct {
 	at      time.Time
 	outcome string
@@ -58,8 +58,9 @@ func incidentReason(i *batch.Incident) string {
 	return "ReplicaEnded"
 }
 
-// startSpans returns the spans of a job's start if the written status is the first one that shows its end. Their times
-// come from API objects and are in whole seconds. The t9k-scheduler writes the span for scheduling a gang.
+// startSpans returns the spans of a job's start if the written status is the first one that shows the end of the start,
+// and nil otherwise. The times of the spans come from API objects and are in whole seconds. The t9k-scheduler writes
+// the span for scheduling a gang.
 func startSpans(job *engine.Job, created time.Time, old, written *batch.JobStatus, pods []*corev1.Pod) []tracing.Span {
 	end := endOfStart(written)
 	if end == nil || endOfStart(old) != nil {
@@ -104,7 +105,8 @@ func podTimes(pods []*corev1.Pod) (made, bound time.Time, all bool) {
 	return made, bound, all
 }
 
-// within returns the time in the interval of a span that is nearest to t. Clocks differ, and a pod may be replaced.
+// within returns the time in the interval of a span that is nearest to t. A time may lie outside the interval, because
+// clocks differ and a pod may have been replaced.
 func within(s *tracing.Span, t time.Time) time.Time {
 	if t.After(s.End) {
 		return s.End

@@ -21,7 +21,7 @@ func spanAt(seconds int) metav1.Time {
 	return metav1.NewTime(spanCreated.Add(time.Duration(seconds) * time.Second))
 }
 
-// spanStatus returns the status of a job that has started, with changes.
+// spanStatus returns the status of a job that creates its pods, after it has applied the changes.
 func spanStatus(changes ...func(*batch.JobStatus)) *batch.JobStatus {
 	begun := spanAt(1)
 	s := &batch.JobStatus{StartTime: &begun, Phase: batch.JobPending, Conditions: []batch.JobCondition{
@@ -34,14 +34,14 @@ func spanStatus(changes ...func(*batch.JobStatus)) *batch.JobStatus {
 	return s
 }
 
-// spanRunning sets the condition Running.
+// spanRunning returns a change that sets the condition Running, with a transition time in seconds after spanCreated.
 func spanRunning(yes metav1.ConditionStatus, reason batch.Reason, seconds int) func(*batch.JobStatus) {
 	return func(s *batch.JobStatus) {
 		s.Conditions[0] = batch.JobCondition{Type: batch.JobRunningCondition, Status: yes, Reason: reason, LastTransitionTime: spanAt(seconds)}
 	}
 }
 
-// spanEnd ends the job 9 s after spanCreated.
+// spanEnd returns a change that ends the job 9 s after spanCreated.
 func spanEnd(phase batch.JobPhase) func(*batch.JobStatus) {
 	return func(s *batch.JobStatus) {
 		end := spanAt(9)

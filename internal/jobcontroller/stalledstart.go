@@ -24,7 +24,7 @@ const eventReadsPerSecond = 5
 const failedScheduling = "FailedScheduling"
 
 // lastWarning returns the last warning about the first pod whose start is overdue, or nil. The operator does not watch
-// events, because there are too many and most add nothing to the statuses.
+// events, because there are too many and most of them add nothing to the statuses.
 func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expectations) (*engine.Warning, error) {
 	pod := firstStalledStart(seen)
 	if pod == nil {
@@ -47,7 +47,7 @@ func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expec
 	exp.eventsReadAt, exp.warning = seen.Now, nil
 	var latest time.Time
 	for i := range events.Items {
-		// A pod that waited for a node has such an event, which no longer applies.
+		// The pod has a node by now, so a FailedScheduling event no longer applies.
 		if e := &events.Items[i]; e.Reason != failedScheduling && !e.LastTimestamp.Time.Before(latest) {
 			latest, exp.warning = e.LastTimestamp.Time, &engine.Warning{Pod: pod.Name, Message: e.Message}
 		}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAnotherReplicaLeadsWithinFifteenSeconds verifies that, with the settings of the leader election, another replica
-// leads at most 15 s after the leader was killed.
+// TestAnotherReplicaLeadsWithinFifteenSeconds verifies that another replica leads at most 15 s after the leader was
+// killed, with the leader election settings of the operator and of the installed scheduler.
 func TestAnotherReplicaLeadsWithinFifteenSeconds(t *testing.T) {
 	data, err := os.ReadFile("../../config/scheduler/config_map.yaml")
 	if err != nil {
@@ -41,8 +41,8 @@ func TestAnotherReplicaLeadsWithinFifteenSeconds(t *testing.T) {
 }
 
 // leaderTakesOver returns the longest time from the last renewal of the lease until another replica leads. That replica
-// reads the lease at random intervals of at most 1+JitterFactor retry periods. It may see the last renewal one such
-// interval late, and the end of the lease another one.
+// reads the lease at random intervals of at most 1+JitterFactor retry periods. It may notice the last renewal one such
+// interval late, and the end of the lease another interval late.
 func leaderTakesOver(lease, retry time.Duration) time.Duration {
 	return lease + 2*time.Duration((1+leaderelection.JitterFactor)*float64(retry))
 }

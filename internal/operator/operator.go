@@ -89,7 +89,8 @@ func NewCommandWithClock(c clock.PassiveClock) *cobra.Command {
 	}
 	cmd.SetVersionTemplate(version.Line(cmd.Name()))
 	f := cmd.Flags()
-	// cobra handles this flag. In t9k-local, Kubernetes' packages define a flag of the same name.
+	// cobra handles this flag. The explicit definition keeps cobra from using the flag of the same name that
+	// Kubernetes' packages define in t9k-local.
 	f.Bool("version", false, "print the version and exit")
 	f.StringVar(&o.configFile, "config", "", "configuration file, an OperatorConfiguration of "+configv1alpha1.GroupVersion+"; unset: the defaults")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; unset: $KUBECONFIG, or the ServiceAccount of the operator's pod")
@@ -185,7 +186,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	}
 	mgr.GetLogger().Info("Starting the operator", "version", version.Version, "configuration", o.configFile, "clusterDomain", o.settings.Jobs.ClusterDomain,
 		"maxReplicas", *o.settings.Jobs.MaxReplicas, "webhook", o.servesWebhook(), "leaderElection", *o.settings.LeaderElection.Enabled)
-	ready.set("crds", nil) // not earlier, because all other checks exist only now
+	ready.set("crds", nil) // not earlier, because the other checks exist only now
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
 	}
@@ -217,7 +218,8 @@ func (o *options) restConfig() (*rest.Config, error) {
 
 // awaitManager returns the controller manager as soon as the API server serves the kinds of jobs, which the manager's
 // cache needs. If CRDs and operator are applied together, the operator starts before the API server serves the kinds.
-// Meanwhile the check "crds" of ready fails, and the caller corrects it. awaitManager returns nil if ctx ends first.
+// Until then the check "crds" of ready fails; the caller clears it once it has added all other checks. awaitManager
+// returns nil if ctx ends first.
 func (o *options) awaitManager(ctx context.Context, config *rest.Config, ready *probes) (manager.Manager, error) {
 	ready.set("crds", errors.New("the operator has not checked yet whether the CRDs of jobs exist"))
 	known := ""
@@ -242,10 +244,11 @@ func (o *options) awaitManager(ctx context.Context, config *rest.Config, ready *
 // awaitCRDs is the interval at which the operator checks for the CRDs of jobs if they are missing.
 const awaitCRDs = time.Second
 
-// A leader exits if it has not been able to renew its lease for renewDeadline. Another operator leads once it has seen
-// no renewal for leaseDuration. It reads the lease every 1 to 2.2 retryPeriods, and may see both the last renewal and
-// the end of the lease one such interval late. It therefore leads at most 4.4 retryPeriods later. With the defaults of
-// controller-runtime, it could lead as late as 24 s after the leader was killed.
+// leaseDuration, renewDeadline and retryPeriod are the times of the leader election. A leader exits if it has not been
+// able to renew its lease for renewDeadline. Another operator leads once it has seen no renewal for leaseDuration. The
+// other operator reads the lease every 1 to 2.2 retryPeriods, and may notice both the last renewal and the end of the
+// lease one such interval late. It therefore leads at most leaseDuration plus 4.4 retryPeriods after the last renewal.
+// With the defaults of controller-runtime, that would be 24 s.
 const (
 	leaseDuration = 10 * time.Second
 	renewDeadline = 7 * time.Second
@@ -266,7 +269,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Cache: cacheOptions,
-		// Without a certificate in CertDir, each operator makes one for itself.
+		// CertDir is not set, so each operator makes its own certificate for the metrics.
 		Metrics: metricsserver.Options{BindAddress: o.settings.Metrics.BindAddress, SecureServing: true,
 			FilterProvider: guard.New},
 		HealthProbeBindAddress:        "0", // package operator serves the probes

@@ -31,7 +31,7 @@ func (r permissionReview) Start(ctx context.Context) error {
 // remedy is the advice in messages about missing permissions.
 const remedy = "grant its ServiceAccount the roles of config/rbac and config/webhook again, for example by upgrading the installation"
 
-// addPermissions adds the review of permissions to a manager, and its readiness check.
+// addPermissions adds the review of permissions to a manager, and the readiness check of the review to ready.
 func (o *options) addPermissions(mgr ctrl.Manager, ready *probes) error {
 	needed, err := o.neededPermissions()
 	if err != nil {
@@ -60,7 +60,7 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 		namespace := ""
 		if r.GetKind() == "Role" {
 			if namespace = o.namespace; namespace == "" {
-				continue // outside of a pod, with parts that need no namespace
+				continue // the operator runs outside of a pod, and no enabled part needs a namespace
 			}
 		}
 		role := &rbacv1.ClusterRole{}
@@ -74,8 +74,8 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 	return needed, nil
 }
 
-// leavesUnused reports whether the operator does not need a right to a resource in a namespace with its current
-// settings. An empty namespace means all namespaces.
+// leavesUnused reports whether the operator, with its current settings, never uses a right to a resource in a
+// namespace. An empty namespace means all namespaces.
 func (o *options) leavesUnused(resource, namespace string) bool {
 	switch resource {
 	case "tokenreviews", "subjectaccessreviews":
@@ -86,7 +86,7 @@ func (o *options) leavesUnused(resource, namespace string) bool {
 		return !o.servesWebhook() || o.settings.Webhook.CertDir != ""
 	case "leases":
 		return !*o.settings.LeaderElection.Enabled
-	case "events": // of its own namespace, about the leader
+	case "events": // events about the leader, in the operator's own namespace
 		return namespace != "" && !*o.settings.LeaderElection.Enabled
 	}
 	return false

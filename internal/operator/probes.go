@@ -48,9 +48,9 @@ func (p *probes) set(name string, problem error) {
 	p.checks = append(p.checks, readyCheck{name, check})
 }
 
-// serve starts the server of the probes, which runs in every replica, and before there is a manager: kubelets restart a
-// program that does not answer. The server ends with ctx or with the returned function, which waits for its end and
-// returns its error. The addresses "" and "0" disable the server.
+// serve starts the server of the probes. The server runs in every replica, and it starts before the manager exists,
+// because kubelets restart a program that does not answer. The server ends when ctx ends or stop is called. stop waits
+// for the end of the server and returns its error. The addresses "" and "0" disable the server.
 func (p *probes) serve(ctx context.Context, address string) (stop func() error, err error) {
 	if address == "" || address == "0" {
 		return func() error { return nil }, nil

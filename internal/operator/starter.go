@@ -50,7 +50,8 @@ type starter struct {
 	everywhere bool
 
 	mu sync.Mutex
-	// problems maps the name of each part to the reason why it waits; empty if it has started.
+	// problems maps the name of each part to the reason why the part waits. The reason is empty if the part has started
+	// or was not tried yet, for example because this replica does not lead.
 	problems map[string]string
 }
 

@@ -51,6 +51,7 @@ const (
 	// workers is the number of groups, and also of queues, that are reconciled concurrently.
 	workers = 4
 
+	// byGroup and byQueue are the names of the indexes by group and by queue.
 	byGroup, byQueue = "group", "queue"
 )
 
@@ -258,8 +259,8 @@ func (k *reconciler) queue(ctx context.Context, req reconcile.Request) (reconcil
 	return k.expire(ctx, q, pods, now)
 }
 
-// apply writes a status by server-side apply. Fields that the status does not set keep their other owners. into is the
-// status of the apply configuration, and apply fills it. It is no error if the object does not exist.
+// apply writes a status by server-side apply. Fields that the status does not set remain with their other owners. into
+// is the status of the apply configuration, and apply fills it. It is no error if the object does not exist.
 func (k *reconciler) apply(ctx context.Context, configuration runtime.ApplyConfiguration, into, status any) error {
 	data, err := json.Marshal(status)
 	if err != nil {

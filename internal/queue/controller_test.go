@@ -37,7 +37,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// storeCache is a cache with those pods of an API server in memory that ours selects.
+// storeCache is a cache of an in-memory API server. Its List returns only the pods that ours selects.
 type storeCache struct {
 	cache.Cache
 	client client.Client
@@ -110,7 +110,7 @@ func TestStatusOfAGroupIsWritten(t *testing.T) {
 		podNamed("c", 0, scheduling.LabelGroupName, "other"))
 	req := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "g"}}
 	g := &scheduling.PodGroup{}
-	for range 2 { // nothing has changed the second time
+	for range 2 { // the second pass must write nothing, because nothing has changed
 		if _, err := k.group(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
@@ -158,8 +158,8 @@ func TestStatusOfAQueueCountsItsPods(t *testing.T) {
 	}
 }
 
-// TestPodsThatAreTooOldAreDeleted verifies that a pod that is too old gets a condition first and is deleted a moment
-// later.
+// TestPodsThatAreTooOldAreDeleted verifies that a pod that is too old first gets the condition DisruptionTarget, and is
+// deleted once notice has passed.
 func TestPodsThatAreTooOldAreDeleted(t *testing.T) {
 	q := queueNamed("q", scheduling.QueueSpec{MaxDuration: "1h"})
 	ended := podNamed("ended", 2*time.Hour, scheduling.LabelQueue, "q")
@@ -236,7 +236,7 @@ func TestShapesOfQueuesAndPods(t *testing.T) {
 	}
 }
 
-// added counts the items that are added to a work queue.
+// added records the names of the items that are added to a work queue.
 type added struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	names []string

@@ -19,10 +19,10 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// notice is how long a pod that is too old carries its condition before it is deleted. The job's controller must see
-// the condition, because it would replace a pod that is deleted without one. After a restart of the operator, the time
-// counts from the first reconciliation of a queue. Times on pods are whole seconds, so the actual time can be one
-// second shorter.
+// notice is how long a pod that is too old carries the condition DisruptionTarget before it is deleted. The job's
+// controller must see the condition, because it would replace a pod that is deleted without the condition. After a
+// restart of the operator, the time counts from the first reconciliation of a queue. Times on pods are whole seconds,
+// so the actual time can be one second shorter.
 const notice = 2 * time.Second
 
 // expiryCondition returns the condition that mark sets on a pod that is too old; nil if the pod has none.
@@ -70,7 +70,7 @@ func (k *reconciler) expire(ctx context.Context, q *scheduling.Queue, pods []cor
 	return reconcile.Result{RequeueAfter: next}, nil
 }
 
-// mark sets the condition on a pod that is too old.
+// mark sets the condition DisruptionTarget on a pod that is older than its queue allows.
 func (k *reconciler) mark(ctx context.Context, p *corev1.Pod, q *scheduling.Queue) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},

@@ -12,7 +12,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// podsOf lists the pods of a queue: the pods of its groups, and the pods that name the queue and have no group.
+// podsOf lists the pods of a queue: the pods of its groups, and the pods that name the queue and whose group does not
+// exist.
 func (k *reconciler) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
 	var named corev1.PodList
 	if err := k.pods.List(ctx, &named, client.MatchingFields{byQueue: queue}, client.UnsafeDisableDeepCopy); err != nil {
@@ -69,7 +70,7 @@ func (k *reconciler) groupQueue(ctx context.Context, pod client.Object) (string,
 // queuesOf lists the queues whose status may depend on a pod.
 func (k *reconciler) queuesOf(ctx context.Context, pod client.Object) []types.NamespacedName {
 	queues := []types.NamespacedName{{Name: queueOf(pod)}}
-	if q, err := k.groupQueue(ctx, pod); err == nil && q != "" && q != queues[0].Name { // a running cache does not fail
+	if q, err := k.groupQueue(ctx, pod); err == nil && q != "" && q != queues[0].Name { // only an ended cache fails
 		queues = append(queues, types.NamespacedName{Name: q})
 	}
 	return queues

@@ -44,7 +44,7 @@ func requestable(name string) bool {
 	return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) || strings.Contains(name, "/") && len(validation.IsQualifiedName(name)) == 0
 }
 
-// over describes each request that exceeds its limit, in the order of the names of the resources.
+// over returns a description of each request that exceeds its limit, sorted by the name of the resource.
 func over(requests, limits corev1.ResourceList) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {

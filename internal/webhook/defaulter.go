@@ -11,12 +11,12 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// defaulter is the mutating webhook that sets the defaults of those fields of jobs that other programs read.
+// defaulter is the mutating webhook that sets the defaults of the job fields that other programs read.
 type defaulter struct{ decoder admission.Decoder }
 
-// Handle answers one request. The patch contains only the fields that get a default. It is the difference of two
-// marshalled Go objects: a comparison with the object that the client sent would also patch every field whose form the
-// Go types change.
+// Handle answers one request. The patch contains only the fields that get a default, because it is the difference of
+// two marshalled Go objects. A comparison with the object that the client sent would also patch every field that the Go
+// types encode differently.
 func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")

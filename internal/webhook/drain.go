@@ -32,7 +32,7 @@ func (d *draining) Register(path string, hook http.Handler) {
 	d.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.last.Store(time.Now().UnixNano())
 		if d.ending.Load() {
-			w.Header().Set("Connection", "close") // with HTTP/2 it becomes GOAWAY
+			w.Header().Set("Connection", "close") // with HTTP/2, net/http sends GOAWAY instead
 		}
 		hook.ServeHTTP(w, r)
 	}))

@@ -41,7 +41,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// job returns a GenericJob with one role.
+// job returns a GenericJob with one role, after change has modified it. change may be nil.
 func job(change func(*batch.GenericJob)) *batch.GenericJob {
 	j := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j"}, Spec: batch.GenericJobSpec{ReplicaSpecs: []batch.ReplicaSpec{{
 		Type: "worker", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}}}}}}}

@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// expiryCollector reports when the certificate expires that the webhook serves at the time of the scrape.
+// expiryCollector reports when the certificate that the webhook serves at the time of the scrape expires. It reports no
+// value while there is no certificate.
 type expiryCollector struct {
 	desc *prometheus.Desc
 	// certificate returns the certificate, or an error while there is none.

@@ -32,9 +32,9 @@ const (
 	podHookTimeout = 3
 )
 
-// podHook adds the webhook of pods to the webhook configuration while a queue limits the size of its pods, and removes
-// it otherwise. The API server calls the webhook only for pods that may be in such a queue, because one call costs the
-// API server more than all other work for a new pod.
+// podHook adds the webhook of pods to the webhook configuration while at least one queue limits the size of its pods,
+// and removes the webhook of pods when no queue does. The API server calls the webhook only for pods that may be in
+// such a queue, because one call costs the API server more than all other work for a new pod.
 type podHook struct {
 	// queues reads from a cache, and direct reads from the API server.
 	queues client.Reader
@@ -42,8 +42,8 @@ type podHook struct {
 	due    chan struct{}
 }
 
-// AddPodHook adds a podHook to a manager. It runs in every replica, and all replicas write the same configuration. The
-// manager must be able to list and watch queues.
+// AddPodHook adds a podHook to a manager. The hook runs in every replica, and all replicas write the same
+// configuration. The manager must be able to list and watch queues.
 func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 	direct, err := directClient(mgr)
 	if err != nil {

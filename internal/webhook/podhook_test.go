@@ -72,8 +72,8 @@ func TestPodsAreLimitedByTheProfileOfTheirQueue(t *testing.T) {
 	}
 }
 
-// cluster is a client of the objects that a podHook reads and writes. broken is the error of List, and patches counts
-// the writes.
+// cluster is a fake client of the objects that a podHook reads and writes. broken is the error of List, and patches
+// counts the writes.
 type cluster struct {
 	client.Client
 	queues  []scheduling.Queue
@@ -102,8 +102,8 @@ func (c *cluster) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 }
 
 // TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of its pods, that it
-// selects only pods of such queues, and that the configuration is written only if it changes. If queues cannot be read,
-// nothing changes.
+// selects only pods of such queues, and that the configuration is written only if it changes. If the hook cannot read
+// the queues, it changes nothing.
 func TestPodHookFollowsQueues(t *testing.T) {
 	path := Path
 	c := &cluster{config: &admissionregistration.ValidatingWebhookConfiguration{Webhooks: []admissionregistration.ValidatingWebhook{{
@@ -116,7 +116,7 @@ func TestPodHookFollowsQueues(t *testing.T) {
 		what    string
 		queues  []scheduling.Queue
 		broken  error
-		service string // of the webhook of jobs
+		service string // the Service of the webhook of jobs
 		hook    string // the suffix of its condition; empty if there is no hook
 		patches int
 	}{

@@ -15,17 +15,19 @@ import (
 	"tensorstack.dev/batch/internal/queue"
 )
 
-// unchecked is the warning that users get if the size of pods could not be checked. The request is then allowed,
+// unchecked is the warning that users get if the webhook could not check the size of pods. The request is then allowed,
 // because the scheduler also checks the size of pods.
 const unchecked = "the size of the pods could not be compared with their queue's resourceShapeProfile: pods that are too large will wait, and their PodScheduled condition says why"
 
-// queueShapes looks up the resource shape of a queue; nil if there is no limit. queue.Shapes implements it.
+// queueShapes looks up the resource shape of a queue. The shape is nil if the queue does not limit the size of its
+// pods. queue.Shapes implements queueShapes.
 type queueShapes interface {
 	OfQueue(ctx context.Context, name string) (*queue.Shape, error)
 }
 
-// tooLarge returns an error for each role of a job whose pods are larger than the job's queue allows. The warning is
-// empty unless the size could not be checked.
+// tooLarge returns an error for each role of a job whose pods are larger than the job's queue allows, or a single error
+// if the queue's profile cannot be used. If it cannot look up the shape of the queue, it returns a warning and no
+// errors.
 func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (errs field.ErrorList, warning string) {
 	if job.Gang == nil {
 		return nil, ""
@@ -52,8 +54,8 @@ type podValidator struct {
 	shapes  podShapes
 }
 
-// podShapes looks up the resource shape of a pod's queue by the pod's namespace and labels; nil if there is no limit.
-// queue.Shapes implements it.
+// podShapes looks up the resource shape of a pod's queue by the pod's namespace and labels. The shape is nil if the
+// queue does not limit the size of its pods. queue.Shapes implements podShapes.
 type podShapes interface {
 	OfPod(ctx context.Context, namespace string, labels map[string]string) (*queue.Shape, error)
 }

@@ -23,7 +23,9 @@ import (
 	"tensorstack.dev/batch/internal/webhook/certs"
 )
 
-// These names and paths must match the objects in config/webhook.
+// Path and PodPath are the paths of the validating webhooks of jobs and of pods. DefaultPath and NotePath are the paths
+// of the mutating webhooks of jobs, which set defaults and record the requester. These paths and names must match the
+// objects in config/webhook.
 const (
 	Path              = "/validate-jobs"
 	DefaultPath       = "/default-jobs"
@@ -100,7 +102,7 @@ func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Serv
 	return server, nil
 }
 
-// newKeeper returns the keeper of the webhook's own certificate, which it has added to the manager.
+// newKeeper creates the keeper of the webhook's own certificate and adds the keeper to the manager.
 func newKeeper(mgr ctrl.Manager, opts Options) (*certs.Keeper, error) {
 	if opts.Namespace == "" {
 		return nil, errors.New("serving the webhook: the namespace of its certificate is unknown outside of a pod: set it, or switch the webhook off")

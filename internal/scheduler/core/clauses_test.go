@@ -77,8 +77,8 @@ func TestShortGangGoesFirst(t *testing.T) {
 	}
 }
 
-// TestDominantShareDecidesTheOrder verifies the example of the specification: group A uses cpu 3/6 and memory 5/8, and
-// group B uses cpu 3/8 and memory 1/2.
+// TestDominantShareDecidesTheOrder verifies the example of the specification: queue A uses cpu 3/6 and memory 5/8, and
+// queue B uses cpu 3/8 and memory 1/2. The dominant share of B is smaller, so B's group starts first.
 func TestDominantShareDecidesTheOrder(t *testing.T) {
 	w := newWorld().addNode(7, "", "")
 	w.nodes[0].size["memory"] = 100

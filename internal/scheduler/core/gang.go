@@ -15,14 +15,14 @@ type refusal struct {
 // nodesFor returns the filter of nodes for one pod. A nil nodesFor allows all nodes.
 type nodesFor func(p *Pod) func(node string) bool
 
-// fitLimit records the largest number of pods of one shape that fitted in this round, and why no more did. It remains
-// valid as long as the free room only decreases.
+// fitLimit records the largest number of pods of one shape that fitted in this round, and why no more did. The limit
+// remains valid as long as the free room only decreases.
 type fitLimit struct {
 	fitted int
 	why    string
 }
 
-// gang places the pods that a group lacks of its minimum, all of them or none. It returns nil if it placed them.
+// gang places the pods that a group still needs for its minimum, all of them or none. It returns nil if it placed them.
 func (r *round) gang(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 	q, sum := r.Queues[g.Queue], n.minimum(pods)
 	if len(q.exceeds(r.used[g.Queue], sum)) > 0 {
@@ -61,8 +61,8 @@ func (r *round) fill(g *Group, n need, pods []*Pod, where nodesFor) *refusal {
 }
 
 // fillFrom places pods until the need left, which it modifies, is met. It does not roll back. It returns the number of
-// pods that are still lacking and the refusal of the last pod that did not fit, which is "no nodes" if none was refused.
-// If alike is set, all pods are alike, and fillFrom stops at the first pod that does not fit.
+// pods that are still lacking, and the refusal of the last pod that did not fit. If no pod was refused, last says "no
+// nodes". If alike is set, all pods are alike, and fillFrom stops at the first pod that does not fit.
 func (r *round) fillFrom(g *Group, left need, pods []*Pod, where nodesFor, alike bool) (lacking int, last *refusal) {
 	last = &refusal{NoRoom, "no nodes"}
 	for _, p := range pods {
@@ -98,7 +98,7 @@ func (n need) refusal(fitted int, last *refusal) *refusal {
 }
 
 // uniform returns a key of the shape that all pods share. The key includes the queue, because queues may use different
-// nodes. It is empty if the pods differ or if their shape is unknown.
+// nodes. The key is empty if the pods differ or if their shape is unknown.
 func uniform(g *Group, pods []*Pod) string {
 	shape := pods[0].Shape
 	for _, p := range pods {

@@ -140,7 +140,8 @@ func (n need) short(pods []*Pod) bool {
 	return left.total > 0
 }
 
-// atLeast returns the smallest number of pods of some that a choice of the needed pods from all can contain.
+// atLeast returns a lower bound: every choice of the needed pods from all contains at least this many pods of some,
+// which is a subset of all.
 func (n need) atLeast(some, all []*Pod) int {
 	have, mine := map[string]int{}, map[string]int{}
 	for _, p := range all {

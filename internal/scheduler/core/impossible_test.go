@@ -105,8 +105,8 @@ func twoShapes(w *world, shape string) *Group {
 	return g
 }
 
-// TestImpossibleGroupsNameTheirObstacle verifies the messages for groups that cannot start, and that groups that can
-// start get none.
+// TestImpossibleGroupsNameTheirObstacle verifies the messages for groups that cannot start even when nothing else runs,
+// and that all other groups get another reason.
 func TestImpossibleGroupsNameTheirObstacle(t *testing.T) {
 	for name, test := range impossibleCases {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestImpossibleEndsWithItsCause(t *testing.T) {
 }
 
 // TestGroupsThatFitAreNeverImpossible verifies the verdict against a search of all placements of small random groups on
-// small empty clusters. A group that fits must not be Impossible. If all pods of a group are alike and it does not fit,
-// it must be Impossible.
+// small empty clusters. A group that fits must not be Impossible. If all pods of a group are alike and the group does
+// not fit, it must be Impossible.
 func TestGroupsThatFitAreNeverImpossible(t *testing.T) {
 	const worlds = 20000
 	found, missed := 0, 0

@@ -58,7 +58,7 @@ func roundOnly(t testing.TB, c *Cluster) Result {
 	return result
 }
 
-// TestRoundChangesOnlyNodes verifies that a round does not change its input, whether it binds, reserves or evicts. All
+// TestRoundChangesOnlyNodes verifies that a round does not change its input, whether it binds, reserves or evicts. Most
 // other tests of rounds check this too.
 func TestRoundChangesOnlyNodes(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(4, "", "")

@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// need is the number of pods that a group lacks of its minimum. roles is how many of these pods each role must provide.
+// need is the number of pods that a group still needs for its minimum. roles is how many of these pods each role must
+// provide.
 type need struct {
 	total int
 	roles map[string]int
 }
 
-// ofRoles returns how many pods of the total are required by the minimums of roles.
+// ofRoles returns how many pods of the total the minimums of roles require.
 func (n *need) ofRoles() int {
 	sum := 0
 	for _, v := range n.roles {

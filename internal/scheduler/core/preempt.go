@@ -208,10 +208,10 @@ func (r *round) unitsOf(g *Group) []evictionUnit {
 	return units
 }
 
-// displace plans how a group takes the room of units, and reports whether the group fits then. It takes the fewest
-// units, in their order, without which the group fits, and gives back those that the group does not need. It reserves
-// the room of the others for the group. If none is left, it binds the group at once. If evicts is set, it evicts the
-// pods of the units that do not terminate anyway.
+// displace plans how a group takes the room of units, and reports whether the group fits then. It takes away the fewest
+// units, in their order, without which the group fits, and then gives back the units that the group does not need. It
+// reserves the room of the remaining units for the group. If no unit remains, it binds the group at once. If evicts is
+// set, it evicts the pods of the remaining units that do not terminate anyway.
 func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evictionUnit, evicts bool) bool {
 	mark := r.mark()
 	r.simulating = true

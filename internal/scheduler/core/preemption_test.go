@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPreemptionExampleOfTheSpecification verifies the example of the specification.
+// TestPreemptionExampleOfTheSpecification verifies the example of the specification: D2 preempts A3, the youngest group
+// of the lower queue with the largest share. B2 has no lower queue to preempt, and the quota of its queue refuses C2.
 func TestPreemptionExampleOfTheSpecification(t *testing.T) {
 	w := newWorld().addNode(300_000, "", "")
 	for name, q := range map[string][2]int64{"A": {200_000, 1}, "B": {100_000, 1}, "C": {50_000, 2}, "D": {200_000, 2}} {

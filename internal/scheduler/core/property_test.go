@@ -174,7 +174,8 @@ func (l *life) checkReservation(d *Decision, ending map[*Pod]bool) {
 	}
 }
 
-// checkVictim checks that each group loses only pods that may be evicted and whose eviction is necessary.
+// checkVictim checks that a group g loses only pods that may be evicted, and that at least one of their evictions is
+// necessary.
 func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	evicted, rest := losses(d, g)
 	if evicted == 0 {

@@ -11,8 +11,8 @@ import (
 type round struct {
 	*Cluster
 	used map[string]Resources
-	// at maps each waiting pod that has been placed to its node. bound and reserved are the pods among them that stay
-	// there.
+	// at maps each waiting pod that has been placed to its node. bound and reserved are the placed pods that the round
+	// binds, and those for which it reserves the room.
 	at              map[*Pod]string
 	bound, reserved map[*Pod]bool
 	// reservations are the current reservations. A group is removed when it starts or loses its reservation.
@@ -24,7 +24,7 @@ type round struct {
 	// knownFailures maps an equivalence key to the smallest need for which the round found no plan, even with all the
 	// room that could be freed.
 	knownFailures map[string]int
-	// runs are the groups that hold room; nil until running fills it. lowest is the lowest priority among their
+	// runs are the groups that hold room; nil until running sets it. lowest is the lowest priority among their
 	// preemptible queues.
 	runs   []*Group
 	lowest int32

@@ -43,7 +43,8 @@ func TestNothingStartsWhileTheLimitIsUnknown(t *testing.T) {
 }
 
 // TestRandomPodLimitsAreKept verifies that the pod limits of random clusters are kept while they change continuously.
-// No pod above the limit may get room, now or later, or evict another pod. Without limits, all work must finish.
+// No pod above the limit may get room, now or later, or evict another pod. Once the limits are removed, all work must
+// finish.
 func TestRandomPodLimitsAreKept(t *testing.T) {
 	const worlds, restless, last = 600, 40, 600
 	tooLarge, unknown := 0, 0

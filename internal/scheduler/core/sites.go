@@ -10,7 +10,7 @@ import (
 // Site is an empty node, or several equal ones.
 type Site struct {
 	// Room is the largest sum of requests of the pods on the node. Its entry "pods" is the largest number of pods;
-	// without this entry, the number has no limit. Of any other resource that is not listed, the node has none.
+	// without this entry, the number has no limit. The node has none of any other resource that Room does not list.
 	Room   Resources
 	Domain string
 	// Count is the number of such nodes.
@@ -22,13 +22,13 @@ type Site struct {
 type Sites struct {
 	sites []Site
 	total Resources
-	// lack names the constraint that excludes all nodes, or some of them; empty if none does.
+	// lack names the constraint that excludes all nodes, or some nodes; empty if no constraint does.
 	lack string
 	fits map[string]int
 }
 
 // NewSites returns the nodes that pods with some constraints may use. lack names the constraint that excludes all
-// nodes, or some nodes that pods may want; it is empty if none does.
+// nodes, or some nodes that pods may want; it is empty if no constraint does.
 func NewSites(all []Site, lack string) *Sites {
 	s := &Sites{sites: all, total: Resources{}, lack: lack, fits: map[string]int{}}
 	for _, site := range all {

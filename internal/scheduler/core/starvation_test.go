@@ -124,8 +124,8 @@ func (c *crowd) run() {
 	}
 }
 
-// fitTogether reports whether the quota allows all large groups at once, so that no large group waits for another one
-// to finish.
+// fitTogether reports whether the quota and the capacity of the queue allow all large groups at once, so that no large
+// group waits for another one to finish.
 func (c *crowd) fitTogether() bool {
 	sum := int64(0)
 	for _, g := range c.large {

@@ -15,8 +15,8 @@ type Queue struct {
 	// Quota limits the sum of requests. Resources that it does not list have no limit.
 	Quota Resources
 	// Capacity is the sum of the allocatable resources of the nodes that the queue may use; empty if it is not known.
-	// The share of a resource without a quota is measured against it, and no room is freed or reserved for a group that
-	// needs more than it.
+	// The share of a resource without a quota is relative to the capacity. The round frees or reserves no room for a
+	// group that needs more than the capacity.
 	Capacity Resources
 	Priority int32
 	// Preemptible reports whether queues of higher priority may evict pods of this one.
@@ -52,8 +52,8 @@ type Pod struct {
 	Node string
 	// Ending is true if the pod is being deleted and still holds its room.
 	Ending bool
-	// Barred is the reason why the pod may not start, because its author has no right to the queue of its group. It is
-	// empty if the pod may start.
+	// Barred is the reason why the pod may not start, because its requester has no right to the queue of its group. It
+	// is empty if the pod may start.
 	Barred string
 	// Gone is true if the pod no longer holds room. Reservations that it blocked still refer to it.
 	Gone bool
@@ -71,7 +71,7 @@ type Group struct {
 	// Finished counts the pods that terminated by themselves, by role. They count towards the minimum.
 	Finished map[string]int
 	Pods     []*Pod
-	// Barred is the reason why the group may not start, because its author has no right to its queue. It is empty if
+	// Barred is the reason why the group may not start, because its requester has no right to its queue. It is empty if
 	// the group may start.
 	Barred string
 	// Since is the time at which the group began to wait with all of its minimum present; zero while pods are missing.
@@ -126,14 +126,14 @@ type Cluster struct {
 	Queues map[string]*Queue
 	// Groups are all groups with a waiting pod or a reservation.
 	Groups []*Group
-	// Running lists all groups with a pod that has a node; nil means those in Groups. The round calls it only when it
-	// looks for room to free.
+	// Running lists all groups with a pod that has a node; nil means those in Groups. The round calls Running only when
+	// it looks for room to free.
 	Running func() []*Group
 	// Used is the sum of the requests of pods with a node, by queue; nil means the sum over Groups.
 	Used  map[string]Resources
 	Nodes Nodes
-	// Sites returns the nodes that a pod of a group may use, as if they were empty. Nil means that they are unknown:
-	// the round then reports no group as Impossible for lack of nodes.
+	// Sites returns the nodes that a pod of a group may use, as if they were empty. If Sites is nil, the nodes are
+	// unknown, and the round reports no group as Impossible for lack of nodes.
 	Sites func(g *Group, p *Pod) *Sites
 	// Uncounted reports whether pods may get a resource from a source other than the allocatable resources of their
 	// node; nil means that there is no such resource.
@@ -176,7 +176,7 @@ const (
 	Reserved         Reason = "Reserved"
 )
 
-// Decision is what a round decided for one group.
+// Decision is the decision of a round about one group.
 type Decision struct {
 	Group *Group
 	// Gangs are the pods to bind. Each set is bound as a whole or not at all.

@@ -36,7 +36,7 @@ type Nodes struct {
 	profile  framework.Framework
 	cache    internalcache.Cache
 	snapshot *internalcache.Snapshot
-	// waiting returns a waiting pod of this round; nil if there is none with this UID.
+	// waiting returns the waiting pod of this round with the given UID; nil if there is none.
 	waiting func(types.UID) *Pod
 	// assumed are the pods that have been assumed in the cache.
 	assumed map[types.UID]*corev1.Pod
@@ -98,7 +98,7 @@ func (n *Nodes) Within(ctx context.Context) core.Nodes {
 		take:  func(p *core.Pod, node string) { n.take(ctx, p, node) }}
 }
 
-// Begin takes the snapshot for a round. waiting returns a waiting pod; nil if there is none with this UID.
+// Begin takes the snapshot for a round. waiting returns the waiting pod with the given UID; nil if there is none.
 func (n *Nodes) Begin(waiting func(types.UID) *Pod) error {
 	n.waiting, n.stale, n.err = waiting, true, nil
 	clear(n.searches)
@@ -172,7 +172,8 @@ func find(info *framework.NodeInfo, uid types.UID) fwk.PodInfo {
 	return nil
 }
 
-// put puts a pod on a node without a check that it fits.
+// put assumes a waiting pod on a node without a check that the pod fits, or restores a running pod that take removed
+// from the snapshot.
 func (n *Nodes) put(p *core.Pod, node string) {
 	if p.Node == "" {
 		n.assume(p, node)
@@ -193,7 +194,7 @@ func (n *Nodes) put(p *core.Pod, node string) {
 	}
 }
 
-// take removes a pod from a node.
+// take forgets a waiting pod that was assumed on a node, or removes a running pod from the snapshot.
 func (n *Nodes) take(ctx context.Context, p *core.Pod, node string) {
 	uid := types.UID(p.UID)
 	if p.Node == "" {
@@ -255,7 +256,7 @@ func (n *Nodes) fail(err error) {
 	}
 }
 
-// place assumes a waiting pod on the best node for it. It returns what core.Nodes.Place returns.
+// place assumes a waiting pod on the best node for it. Its results are those of core.Nodes.Place.
 func (n *Nodes) place(ctx context.Context, p *core.Pod, among func(string) bool) (node string, why func() string) {
 	n.refresh()
 	w := n.waiting(types.UID(p.UID))

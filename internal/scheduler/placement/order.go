@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// order keeps the snapshot's list of nodes in the order of the search: by name within each zone,
+// order keeps the snapshot's list of nodes in the order in which searches examine the nodes: by name within each zone,
 // alternating between the zones. The order of the snapshot itself depends on when each node was added.
 type order struct {
 	listed, sorted []fwk.NodeInfo
@@ -18,7 +18,7 @@ type order struct {
 	nodes []*corev1.Node
 }
 
-// of returns the nodes in the order of the search.
+// of returns the nodes in the order in which searches examine them.
 func (o *order) of(listed []fwk.NodeInfo) []fwk.NodeInfo {
 	// The snapshot allocates a new list when nodes are added or removed.
 	if len(listed) != len(o.listed) || len(listed) > 0 && &listed[0] != &o.listed[0] {

@@ -24,7 +24,8 @@ const (
 // search is the cached state of nodes for pods of one shape within one round. The search for the next pod of a gang
 // skips nodes that have not changed.
 type search struct {
-	// from is the position in the list of nodes at which the search began. found are the results from there on.
+	// from is the position in the list of nodes at which the search began. found holds the results for the nodes from
+	// that position on.
 	from  int
 	found []finding
 }
@@ -197,8 +198,8 @@ func (l *lookup) best(ctx context.Context) (string, error) {
 	return l.found[best].info.Node().Name, nil
 }
 
-// independent reports whether the score of a node does not depend on other nodes, so that it stays valid until the node
-// changes. A score that is normalized over all nodes is not independent.
+// independent reports whether the score of a node depends only on that node, so that the score stays valid until the
+// node changes. A score that is normalized over all nodes is not independent.
 func (l *lookup) independent(infos []fwk.NodeInfo) bool {
 	if !l.state.GetSkipScorePlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread, names.NodeAffinity) {
 		return false

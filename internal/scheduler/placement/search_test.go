@@ -178,8 +178,8 @@ func highest(scores map[string]int64) (best int64) {
 	return best
 }
 
-// TestOrderOfNodesFollowsTheirZones verifies that a planner orders nodes whose zone has changed in the same way as a
-// new planner.
+// TestOrderOfNodesFollowsTheirZones verifies that Nodes orders nodes whose zones have changed in the same way as new
+// Nodes that never saw the old zones.
 func TestOrderOfNodesFollowsTheirZones(t *testing.T) {
 	zoned := func(name, zone string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}

@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/rights"
 )
 
-// admit records in a group, or in each of its waiting pods, why the author may not use the queue. It returns false
-// while that is unknown.
+// admit records in a group, or in each of its waiting pods, why the requester may not use the queue. It reports whether
+// the right of the requester is known.
 func (x *index) admit(g *group, r *rights.Rights, now time.Time) (known bool) {
 	q := x.queues[g.queueName()]
 	free := r == nil || q == nil || r.Selects(q.users, g.key.Namespace)
@@ -45,13 +45,14 @@ func (x *index) admit(g *group, r *rights.Rights, now time.Time) (known bool) {
 	return known
 }
 
-// jobRefusal returns why the job of a group may not use its queue; empty if it may. It does not check the author of the
-// pods, which is the operator.
+// jobRefusal returns why the job of a group may not use its queue; empty if it may. It does not check the creator of
+// the pods, which is the operator.
 func (g *group) jobRefusal(q *queue, free bool, refusal func(metav1.Object) string) string {
 	switch {
 	case g.spec.Annotations[scheduling.AnnotationRequestedBy] != "":
 		return refusal(g.spec)
-	case !free && g.Created.Before(q.created): // admission checked the author of a job that is younger than the queue
+	case !free && g.Created.Before(q.created):
+		// Admission has checked the requester of a job that is younger than the queue.
 		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is newer than the job, "+
 			"so the right of the job's author to it was not checked: create the job again, or choose another queue", q.Name, g.key.Namespace)
 	}

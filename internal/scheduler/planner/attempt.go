@@ -108,8 +108,8 @@ func (pl *Planner) finishLast(now time.Time) {
 	}
 }
 
-// arrive decides at Permit about one pod of an attempt. Pods wait until the last one arrives, which allows all of them
-// to bind.
+// arrive decides at Permit about one pod of an attempt. Pods wait until the last one arrives, which lets all of them
+// bind.
 func (pl *Planner) arrive(as *Assignment, now time.Time) (*fwk.Status, time.Duration) {
 	a := as.attempt
 	if a.why != "" {

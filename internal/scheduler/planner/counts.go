@@ -10,7 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/podspec"
 )
 
-// podCounts counts the pods of a group. placed are the pods with a planned or bound node; bound are some of them.
+// podCounts counts the pods of a group. placed counts the pods with a planned or bound node, and bound those of them
+// that are bound.
 type podCounts struct {
 	placed, bound, waits, finished int
 	// latest is the creation time of the youngest waiting pod.

@@ -27,7 +27,8 @@ type index struct {
 	used    map[string]core.Resources
 	// foreign are the pods of other schedulers that name a queue.
 	foreign map[types.UID]foreignPod
-	// attracted are the waiting pods that may fit after other pods start, because of affinity or topology spread.
+	// attracted are the waiting pods that may fit after other pods start, because of their affinity or topology spread
+	// constraints.
 	attracted map[types.UID]bool
 	// freed counts the events that may have freed room.
 	freed uint64
@@ -57,8 +58,8 @@ type member struct {
 	lastReported podReport
 }
 
-// bound reports whether the API server has the pod's node. A member that has a node and is not bound is planned or
-// being bound.
+// bound reports whether the API server has bound the pod to a node. A member that has a node and is not bound is
+// planned or being bound.
 func (m *member) bound() bool { return m.object.Spec.NodeName != "" }
 
 type queue struct {
@@ -88,7 +89,7 @@ type group struct {
 	changed bool
 	tried   uint64
 	// asked is true if the queue does not select the group's namespace. asking is true until the API server has
-	// answered whether the author may use the queue.
+	// answered whether the requester may use the queue.
 	asked, asking bool
 	// failures is the number of consecutive failed plans. Rounds do not try the group before backoff.
 	failures int

@@ -14,7 +14,7 @@ import (
 // t0 is the time of the events in tests in which no time passes.
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// testIndex returns an index with a group of three pods that needs all of them.
+// testIndex returns an index with a group whose minimum is three pods, and the group. The group has no pods yet.
 func testIndex() (*index, *group) {
 	x := newIndex()
 	x.podGroupSeen(&scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", UID: "g"}, Spec: scheduling.PodGroupSpec{MinMember: 3, Queue: "q"}}, t0)

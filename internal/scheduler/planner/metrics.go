@@ -61,7 +61,7 @@ func (pl *Planner) ServeMetric(ctx context.Context) error {
 	return metrics.Registered(legacyregistry.Registerer(), pl.busy)(ctx)
 }
 
-// Results of attempts.
+// attemptBound and attemptFailed are the results of attempts, as values of the metric's label.
 const (
 	attemptBound  = "bound"
 	attemptFailed = "failed"

@@ -23,15 +23,16 @@ import (
 const (
 	// deadlineInterval is the interval at which deadlines are checked.
 	deadlineInterval = time.Second
-	// reviewEvery is the number of deadline intervals after which all waiting groups are tried without a known reason.
+	// reviewEvery is the number of deadline intervals after which all waiting groups are tried even if no event has
+	// freed room.
 	reviewEvery = 30
 )
 
-// Config configures a planner.
+// Config holds the settings of a planner.
 type Config struct {
 	// ReserveAfter is the time that a group waits before room is reserved for it; zero means never.
 	ReserveAfter time.Duration
-	// Grace is the time for which a gang may stay partly bound before its pods are evicted.
+	// Grace is the time for which a gang may stay partly bound before its pods are evicted; zero means forever.
 	Grace time.Duration
 	// TopologyLabel is the node label that names topology domains; empty if there are none.
 	TopologyLabel string
@@ -52,7 +53,7 @@ type Sources struct {
 
 // Writer writes the planner's decisions to the API server. Its methods do not block.
 type Writer interface {
-	// Group writes the condition of a PodGroup, and records the spans once it is written.
+	// Group writes the condition of a PodGroup, and records the spans once the condition is written.
 	Group(key types.NamespacedName, condition scheduling.PodGroupCondition, spans []tracing.Span)
 	// Pod writes to a pod the reason why it waits.
 	Pod(pod *corev1.Pod, reason, message string)
@@ -66,7 +67,7 @@ type Writer interface {
 type Scheduler struct {
 	Queue *podqueue.Queue
 	Nodes *placement.Nodes
-	// Pop takes a pod of another profile out of the scheduler's queue. It blocks until there is one.
+	// Pop takes a pod of another profile out of the scheduler's queue. Pop blocks until there is such a pod.
 	Pop func(klog.Logger) (*framework.QueuedPodInfo, error)
 }
 
@@ -98,8 +99,8 @@ type Planner struct {
 	scheduler Scheduler
 	index     *index
 
-	// inbox holds events in the order in which they happened. calls takes functions of goroutines that wait for their
-	// end. Calls take precedence over events.
+	// inbox holds events in the order in which they happened. calls takes functions from goroutines that wait until
+	// their function has returned. Calls take precedence over events.
 	inbox *mailbox
 	calls chan func(ctx context.Context, now time.Time)
 	// ended is closed when the planner stops answering.

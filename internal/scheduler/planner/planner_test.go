@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// started runs the planner's goroutine until the end of the test.
+// started runs the planner's goroutine until the test calls stop or ends.
 func (r *rig) started() (stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	var done sync.WaitGroup
@@ -40,7 +40,7 @@ func (r *rig) cycle() (*Assignment, *fwk.Status, time.Duration) {
 }
 
 // TestPlannerOwnsItsState verifies with the race detector that goroutines share only messages with the planner: several
-// goroutines send events of pods, while the scheduling goroutine requests and binds pods and other attempts fail.
+// goroutines send events of pods, while the scheduling goroutine requests pods and calls Permit.
 func TestPlannerOwnsItsState(t *testing.T) {
 	const gangs, size = 40, 4
 	r := newRig(t, 8)

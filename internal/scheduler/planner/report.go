@@ -39,8 +39,8 @@ func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	return groupReport{}
 }
 
-// report writes why a group waits: to the condition of the PodGroup unless its minimum was bound once, and to the
-// waiting pods.
+// report writes why a group waits: to the condition of the PodGroup, unless the group's minimum is placed or was bound
+// once, and to the waiting pods.
 func (pl *Planner) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
 		return
@@ -97,8 +97,8 @@ type podReport struct {
 	at              time.Time
 }
 
-// podReportOf returns the reason and message of the condition PodScheduled of a pod, or an empty report unless the
-// condition is False.
+// podReportOf returns the reason and message of the condition PodScheduled of a pod, or an empty report if the
+// condition is not False.
 func podReportOf(pod *corev1.Pod) podReport {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -142,7 +142,8 @@ func (pl *Planner) reportFailure(g *group, why string, now time.Time) {
 	}
 }
 
-// reportGroup queues a write of the group's condition if it has changed. The spans are recorded once it is written.
+// reportGroup queues a write of the group's condition if the condition has changed. It postpones a change of only the
+// message if the last write is less than quiet ago. The spans are recorded once the condition is written.
 func (pl *Planner) reportGroup(g *group, status metav1.ConditionStatus, reason, message string, now time.Time, spans ...tracing.Span) {
 	s := &g.lastReported
 	if s.status == status && s.reason == reason && s.message == message {

@@ -17,7 +17,7 @@ import (
 const (
 	// podsPerRound is the approximate number of placed pods after which a round ends.
 	podsPerRound = 128
-	// fullShare is the ratio of the pause after a full round to the duration of the round.
+	// fullShare is the ratio of the pause after a full round, see choose, to the duration of the round.
 	fullShare = 19
 	// maxPause is the upper bound of that pause.
 	maxPause = 5 * time.Second

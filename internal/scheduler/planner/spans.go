@@ -44,7 +44,8 @@ func (g *group) scheduleSpan(pods []*corev1.Pod, now time.Time) tracing.Span {
 		if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(s.End) {
 			s.End = c.LastTransitionTime.Time
 		}
-		// A group is scheduled again only after all of its pods have been replaced.
+		// A group is scheduled again only after all of its pods have been replaced, so the UID of a pod distinguishes
+		// its starts.
 		s.Repetition = max(s.Repetition, string(pod.UID))
 	}
 	if s.End.IsZero() { // its pods have already finished

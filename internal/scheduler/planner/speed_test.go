@@ -27,8 +27,8 @@ func TestEventsLeaveWaitingPodsAlone(t *testing.T) {
 	}
 }
 
-// TestDeletedPodsAreNotReturned verifies that the deletion of a planned pod ends the attempt of its gang, and that a
-// changed pod is planned again in its new version.
+// TestDeletedPodsAreNotReturned verifies that a pod that changed while it waited is handed out in its latest version,
+// and that a planned pod that was deleted is not handed out.
 func TestDeletedPodsAreNotReturned(t *testing.T) {
 	r := newRig(t, 1)
 	r.queueSeen("q", 0)

@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/kubescheduler"
 )
 
-// attached returns a scheduler with two nodes whose pods come from the planner. The planner runs until the end of the
-// test.
+// attached returns a scheduler with two nodes, which takes its pods from the planner. The planner runs until the end of
+// the test.
 func attached(t *testing.T) (*Plugin, *kubescheduler.Scheduler) {
 	t.Helper()
 	var p *Plugin

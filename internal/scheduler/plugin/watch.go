@@ -46,8 +46,8 @@ func (w *watches) synced() bool {
 	return true
 }
 
-// watch creates the planner, sends it all relevant events, and starts the writer and the reviews of rights that it
-// uses.
+// watch creates the planner, sends it all relevant events, and starts the writer and the reviews of rights that the
+// planner uses.
 func (p *Plugin) watch(ctx context.Context, settings *configv1alpha1.T9kGangArgs) error {
 	config := rest.CopyConfig(p.handle.KubeConfig())
 	config.ContentType, config.AcceptContentTypes = "", ""

@@ -72,8 +72,8 @@ func (q *Queue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 }
 
-// keep stores a new pod, or a new version of a stored one. It returns false if the pod belongs in the scheduler's
-// queue.
+// keep stores a new pod, or a new version of a stored pod, and reports whether it did. Other pods belong in the
+// scheduler's queue.
 func (q *Queue) keep(pod *corev1.Pod) bool {
 	if !podspec.Ours(pod) {
 		return false

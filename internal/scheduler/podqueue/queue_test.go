@@ -70,8 +70,8 @@ func TestQueueKeepsPodsUntilTheyAreTaken(t *testing.T) {
 	}
 }
 
-// TestEventsWakeThePlanner verifies which events may let a waiting pod fit. Other events must not wake the planner,
-// because each round has a cost.
+// TestEventsWakeThePlanner verifies that exactly the events after which a waiting pod may fit wake the planner. Other
+// events must not wake it, because each round has a cost.
 func TestEventsWakeThePlanner(t *testing.T) {
 	node, pod := fwk.Node, framework.EventAssignedPodAdd.Resource
 	for name, test := range map[string]struct {

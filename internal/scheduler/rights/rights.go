@@ -22,11 +22,11 @@ import (
 const (
 	// answerTTL is how long an answer of the API server about a right stays valid.
 	answerTTL = 10 * time.Second
-	// reviewers is the number of concurrent questions to the API server.
+	// reviewers is the number of concurrent requests to the API server.
 	reviewers = 4
 )
 
-// Rights decides who may use which queue: all authors in the namespaces that the queue selects, and users with the verb
+// Rights decides who may use which queue: every user in a namespace that the queue selects, and users with the verb
 // "use" on the queue. It asks the API server for answers that it does not have. All methods except Run belong to one
 // goroutine. The goroutines of Run pass each answer to that goroutine, which then calls Answer.
 type Rights struct {
@@ -47,7 +47,7 @@ type answer struct {
 	at      time.Time
 }
 
-// New returns rights without answers. The goroutines of Run call answered.
+// New returns a Rights without answers. The goroutines of Run call answered with each answer of the API server.
 func New(namespaces corelisters.NamespaceLister, reviews authorizationclient.SubjectAccessReviewInterface, answered func(q Question, allowed bool)) *Rights {
 	r := &Rights{namespaces: namespaces, reviews: reviews, answered: answered, answers: map[Question]answer{}}
 	r.questions = latest.New(true, r.review)

@@ -34,8 +34,8 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// NewCommand returns the command that runs the scheduler: a kube-scheduler with its flags, and with a profile for pods
-// of the t9k-scheduler in addition to the default profile.
+// NewCommand returns the command that runs the scheduler: a kube-scheduler with its flags. Unless a configuration file
+// lists other profiles, the scheduler has a profile for pods of the t9k-scheduler in addition to the default profile.
 func NewCommand() *cobra.Command {
 	opts := options.NewOptions()
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ func NewCommand() *cobra.Command {
 // ownDefaults are flags of kube-scheduler for which this program has other defaults.
 var ownDefaults = [][2]string{
 	{"kube-api-qps", "1000"}, {"kube-api-burst", "2000"}, // with kube-scheduler's own limits, 50 pods start per second
-	// so that another scheduler acts within 15 s
+	// so that another scheduler leads at most 15 s after the leader was killed
 	{"leader-elect-lease-duration", "10s"}, {"leader-elect-renew-deadline", "7s"}, {"leader-elect-retry-period", "1s"},
 }
 

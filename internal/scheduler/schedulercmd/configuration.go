@@ -15,8 +15,8 @@ import (
 )
 
 // loadConfiguration sets the component configuration from the file or, without a file, to the default with the profiles
-// default-scheduler and t9k-scheduler. In both cases, flags that the user has set replace fields of it. With a file,
-// kube-scheduler itself would ignore most of these flags, including the kubeconfig.
+// default-scheduler and t9k-scheduler. In both cases, flags that the user has set replace fields of the configuration.
+// With a file, kube-scheduler itself would ignore most of these flags, including the kubeconfig.
 func loadConfiguration(ctx context.Context, opts *options.Options) error {
 	var err error
 	if opts.ConfigFile != "" {

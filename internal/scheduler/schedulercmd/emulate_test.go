@@ -6,8 +6,8 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
-// TestEmulatedVersionDecidesKindsAndFeatures verifies that an API server that emulates a version has the kinds and
-// features of that version.
+// TestEmulatedVersionDecidesKindsAndFeatures verifies that the version that an API server emulates takes precedence
+// over the server's own, and that the sign that some providers add to the minor version is ignored.
 func TestEmulatedVersionDecidesKindsAndFeatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		info apiversion.Info
@@ -27,8 +27,8 @@ func TestEmulatedVersionDecidesKindsAndFeatures(t *testing.T) {
 	}
 }
 
-// TestCostlyFeatureIsOff verifies that the feature is off unless the user enables it or the emulated version does not
-// have it.
+// TestCostlyFeatureIsOff verifies that the feature is turned off unless the user sets it or the emulated version does
+// not have it.
 func TestCostlyFeatureIsOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		gates, emulated string

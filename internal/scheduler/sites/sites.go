@@ -111,6 +111,7 @@ func (t *taintedNodes) add(taint corev1.Taint) {
 	}
 }
 
+// String returns a message about the tainted nodes; empty if there are none.
 func (t *taintedNodes) String() string {
 	switch t.n {
 	case 0:
@@ -122,11 +123,13 @@ func (t *taintedNodes) String() string {
 	}
 }
 
-// passing lists the prefixes of temporary taints, so that a group is not reported as impossible while a node restarts.
+// passing lists prefixes of the keys of temporary taints. Temporary taints are ignored, so that a group is not reported
+// as impossible while a node restarts.
 var passing = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "startup-taint.cluster-autoscaler.kubernetes.io/",
 	"ignore-taint.cluster-autoscaler.kubernetes.io/", "karpenter.sh/", "node.cilium.io/"}
 
-// lastingTaint returns a taint that excludes a pod from a node and is not temporary, and false if there is none.
+// lastingTaint returns a taint that excludes a pod from a node and is not temporary, and true; or false if there is
+// none.
 func lastingTaint(n *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
 	lasts := func(t *corev1.Taint) bool {
 		keepsAway := t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute

@@ -64,7 +64,8 @@ func TestInvalidSelectorSelectsNothing(t *testing.T) {
 	}
 }
 
-// TestMissingLabelIsNamed verifies that the message for pods that fit on no node names the first label without a node.
+// TestMissingLabelIsNamed verifies that the message for pods that fit on no node names the first selected label that no
+// node has, or says that no node has all selected labels.
 func TestMissingLabelIsNamed(t *testing.T) {
 	nodes := []*corev1.Node{node("a", map[string]string{"disk": "ssd"}), node("b", map[string]string{"gpu": "yes"})}
 	for want, selector := range map[string]map[string]string{

@@ -34,14 +34,15 @@ const FieldManager = "t9k-scheduler"
 // EvictedPods counts the pods that were evicted, by cause.
 var EvictedPods = metrics.SchedulerEvictedPods.Counter()
 
-// Numbers of concurrent requests.
+// groupWriters, podWriters and evictors are the numbers of concurrent requests of each kind.
 const (
 	groupWriters = 4
 	podWriters   = 4
 	evictors     = 8
 )
 
-// Writer writes conditions and evicts pods. Groups have a separate queue, so that they do not wait for the many pods.
+// Writer writes conditions and evicts pods. Groups have a queue of their own, so that their conditions do not wait
+// behind the conditions of many pods.
 type Writer struct {
 	client    client.Client
 	clientset kubernetes.Interface
@@ -89,12 +90,12 @@ func (w *Writer) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Group queues the condition of a PodGroup. The spans are recorded once it is written.
+// Group queues a write of the condition of a PodGroup. The writer records the spans after the write.
 func (w *Writer) Group(key types.NamespacedName, condition scheduling.PodGroupCondition, spans []tracing.Span) {
 	w.groups.Put(key, groupWrite{condition, spans})
 }
 
-// Pod queues the condition of a waiting pod.
+// Pod queues a write of the condition of a waiting pod.
 func (w *Writer) Pod(pod *corev1.Pod, reason, message string) {
 	w.pods.Put(pod.UID, podWrite{podspec.Key(pod), reason, message})
 }

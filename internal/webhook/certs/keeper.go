@@ -28,10 +28,11 @@ import (
 const (
 	// DefaultLifetime is the default lifetime of a certificate.
 	DefaultLifetime = 90 * 24 * time.Hour
-	// checkEvery is the interval between checks of the Secret and the configurations. If a twentieth of the
-	// certificate's lifetime is shorter, that is the interval.
+	// checkEvery is the longest interval between checks of the Secret and the configurations. The interval is a
+	// twentieth of the certificate's lifetime if that is shorter.
 	checkEvery = 30 * time.Second
-	// firstRetry is the delay after an error. It doubles with each further error, up to the interval between checks.
+	// firstRetry is the delay after an error. The delay doubles with each further error, up to the interval between
+	// checks.
 	firstRetry = 200 * time.Millisecond
 )
 

@@ -17,7 +17,7 @@ const (
 // had time to trust the newest. Either may be nil.
 type store struct{ newest, previous *pair }
 
-// readStore parses the data of a Secret. A pair that cannot be parsed counts as missing.
+// readStore parses the data of a Secret. A pair that is missing or invalid is nil in the store.
 func readStore(data map[string][]byte) store {
 	var s store
 	if p, err := readPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil {
@@ -58,8 +58,9 @@ func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (nex
 	return next, true, nil
 }
 
-// serving returns the pair to serve: the newest or, for the first tenth of its lifetime, the previous one if that still
-// serves the hosts. The API servers then have time to read the newest certificate before it is served.
+// serving returns the pair to serve: the previous pair during the first tenth of the newest pair's lifetime, if the
+// previous pair still serves the hosts; otherwise the newest. The delay gives the API servers time to read the newest
+// certificate before it is served.
 func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *pair {
 	if s.newest != nil && s.previous.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime*9/10)) {
 		return s.previous
