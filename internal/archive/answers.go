@@ -12,7 +12,7 @@ import (
 // JobList is the response to GET /api/v1/history/jobs.
 type JobList struct {
 	Jobs []*Job `json:"jobs"`
-	// More is true if there are more jobs than the limit.
+	// More is true if more jobs follow the last one in Jobs.
 	More bool `json:"more"`
 	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
@@ -25,7 +25,7 @@ type JobDetails struct {
 	Events   []json.RawMessage `json:"events"`
 }
 
-// plain is a Job without its methods.
+// plain is a Job without its methods, so that MarshalJSON does not call itself.
 type plain Job
 
 // MarshalJSON adds the outcome, which follows from the other fields.
@@ -70,7 +70,7 @@ type LogText struct {
 	Container string `json:"container"`
 	// Cut is true if the beginning of the log is missing.
 	Cut bool `json:"cut"`
-	// Text consists of lines that begin with a timestamp. Invalid UTF-8 is replaced.
+	// Text consists of lines that begin with a timestamp. Invalid UTF-8 is replaced by U+FFFD.
 	Text string `json:"text"`
 }
 

@@ -31,9 +31,10 @@ type Job struct {
 	Queue string `json:"queue,omitempty"`
 	User  string `json:"user,omitempty"`
 	// Phase is the phase at the last observation of the job, and Why explains the phase in one line.
-	Phase    string    `json:"phase"`
-	Why      string    `json:"why,omitempty"`
-	Created  time.Time `json:"created"`
+	Phase   string    `json:"phase"`
+	Why     string    `json:"why,omitempty"`
+	Created time.Time `json:"created"`
+	// Ended is when the job finished; zero until then.
 	Ended    time.Time `json:"ended,omitzero"`
 	Replicas int32     `json:"replicas"`
 	Restarts int32     `json:"restarts"`
@@ -96,8 +97,9 @@ func (r *Job) Observed() (*observed.Job, error) {
 	return observed.New(&kind, raw)
 }
 
-// Event is the record of an event about a job, or of a warning about one of its pods. Job is the UID of the job. UID
-// is the UID of the event or, for a warning, POD-UID/REASON, so that a later warning replaces it.
+// Event is the record of an event about a job, or of a warning about one of its pods. Job is the UID of the job. UID is
+// the UID of the event or, for a warning, POD-UID/REASON, so that a later warning with the same reason replaces the
+// earlier one.
 type Event struct {
 	UID     string          `json:"-"`
 	Version int64           `json:"-"`
@@ -121,7 +123,8 @@ func EventOf(e *corev1.Event) (*Event, error) {
 	return &Event{UID: string(e.UID), Version: version, Job: string(e.InvolvedObject.UID), At: observed.EventTime(e).UTC(), Object: object}, nil
 }
 
-// Log is the end of the log of one container of an attempt. Attempt and Job are UIDs, and At is when the log was read.
+// Log is the end of the log of one container of an attempt. Attempt and Job are UIDs, and At is when the recorder read
+// the log.
 type Log struct {
 	Attempt, Job, Container string
 	At                      time.Time

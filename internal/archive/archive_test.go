@@ -325,7 +325,7 @@ func TestJobsInJSONHaveTheirOutcome(t *testing.T) {
 		if err := json.Unmarshal(data, &back); err != nil {
 			t.Fatal(err)
 		}
-		d.Attempts[0].Job = "" // responses do not contain it
+		d.Attempts[0].Job = "" // responses do not contain the UID of the job
 		if diff := cmp.Diff(d, back); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want, diff)
 		}

@@ -48,9 +48,11 @@ type Attempt struct {
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
 	// Outcome is empty until the attempt ends.
-	Outcome  Outcome `json:"outcome,omitempty"`
-	ExitCode *int32  `json:"exitCode,omitempty"`
-	Cause    string  `json:"cause,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	// ExitCode is the exit code of the replica, as in engine.PodEnd; nil if there is none.
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// Cause is why the attempt failed or was evicted, such as OOMKilled; empty for other outcomes.
+	Cause string `json:"cause,omitempty"`
 	// Requests are the resources that the pod requests and holds from Scheduled to Ended.
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 	// Pod is the last observed state of the pod, without the fields that no page shows.
@@ -128,8 +130,8 @@ func (a *Attempt) settle(p *corev1.Pod) {
 	}
 }
 
-// Follow keeps the outcome Stopped if last, the previous record of the pod, has it. Once the kubelet has confirmed the
-// end of a pod, the pod does not show that it was stopped by its deletion.
+// Follow replaces the outcome Failed or Succeeded by Stopped if the previous record of the pod, last, has the outcome
+// Stopped. Once the kubelet has confirmed the end of a pod, the pod does not show that it was stopped by its deletion.
 func (a *Attempt) Follow(last *Attempt) {
 	if last.Outcome == Stopped && (a.Outcome == Failed || a.Outcome == Succeeded) {
 		a.Outcome, a.Cause = Stopped, ""

@@ -11,7 +11,7 @@ import (
 
 // JobQuery selects jobs. A field with its zero value does not restrict the selection.
 type JobQuery struct {
-	// Text is a part of the job's name, in upper or lower case. Name is the whole name.
+	// Text is a part of the job's name, compared without regard to case. Name is the whole name.
 	Text, Name, Namespace, Kind, Queue, User, Phase string
 	// Outcome is a value that Job.Outcome returns.
 	Outcome string
@@ -87,7 +87,7 @@ func ParseCursor(text string) (Cursor, error) {
 	return Cursor{time.UnixMilli(ms).UTC(), uid}, nil
 }
 
-// UsageQuery is a query of the sums of resource use: a time span, what to group them by, and an optional namespace.
+// UsageQuery selects sums of resource use: a time span, a key by which to group the sums, and an optional namespace.
 type UsageQuery struct {
 	Span
 	By By

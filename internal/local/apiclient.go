@@ -69,8 +69,8 @@ func adminHTTP(d Dir) (*http.Client, error) {
 }
 
 // applyOrReplace applies an object. If the object is a webhook configuration and the API server refuses the update as
-// invalid, applyOrReplace deletes and creates it. This happens if another client has changed the webhook to call a
-// Service, because a webhook with both a Service and a URL is invalid.
+// invalid, applyOrReplace deletes the object and creates it again. This happens if another client has changed the
+// webhook to call a Service, because a webhook with both a Service and a URL is invalid.
 func (a *apiClient) applyOrReplace(ctx context.Context, object *unstructured.Unstructured) error {
 	err := a.apply(ctx, object)
 	if !apierrors.IsInvalid(err) || object.GroupVersionKind().Group != admissionregistrationv1.GroupName {

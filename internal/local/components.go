@@ -95,7 +95,7 @@ func apiServerArgs(d Dir, c *Config) []string {
 		"--profiling=false",
 	}
 	if !slices.Contains(c.Components, DNS) {
-		args = append(args, "--endpoint-reconciler-type=none") // nothing listens at the address that would be published
+		args = append(args, "--endpoint-reconciler-type=none") // without DNS, nothing listens at the advertised address
 	}
 	if slices.Contains(c.Components, ControllerManager) {
 		args = append(args, "--enable-admission-plugins=NodeRestriction")
@@ -137,8 +137,8 @@ func schedulerNeeds(c *Config) []string {
 	return []string{APIServer}
 }
 
-// schedulerArgs returns the scheduler's command-line arguments. Without the CRDs, the scheduler is Kubernetes' own, so
-// that a t9k-scheduler can be installed beside it.
+// schedulerArgs returns the scheduler's command-line arguments. Without the CRDs, the cluster runs the plain
+// kube-scheduler, so that a t9k-scheduler can be installed beside it.
 func schedulerArgs(d Dir, c *Config) []string {
 	args := []string{"plain-kube-scheduler"}
 	if c.has(CRDs) {

@@ -44,8 +44,8 @@ func AllComponents() []string {
 	return []string{Etcd, APIServer, CRDs, Webhook, LostPods, DNS, Kubelet, ControllerManager, Scheduler, Operator, Console}
 }
 
-// BareComponents lists the components of a Kubernetes cluster in which TensorStack Batch can be installed as in any
-// cluster. Its scheduler is Kubernetes' own.
+// BareComponents lists the components of a cluster without TensorStack Batch, which can then be installed as in any
+// other Kubernetes cluster. Its scheduler is the plain kube-scheduler.
 func BareComponents() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return slices.Contains([]string{CRDs, Webhook, Operator, Console}, c) })
 }
@@ -127,7 +127,7 @@ func (c *Config) gateway() netip.Addr { return c.Pods.Addr().Next() }
 // apiService returns the ClusterIP of the Service "kubernetes", the first address of the range.
 func (c *Config) apiService() netip.Addr { return c.Services.Addr().Next() }
 
-// Load reads the cluster's configuration. It returns an empty one if there is none.
+// Load reads the cluster's configuration. It returns an empty Config if the directory has no configuration.
 func (d Dir) Load() (*Config, error) {
 	c := &Config{Ports: map[string]int{}}
 	data, err := os.ReadFile(d.configFile())

@@ -44,8 +44,8 @@ func WithoutConsole() []string {
 	return slices.DeleteFunc(AllComponents(), func(c string) bool { return c == Console })
 }
 
-// consoleBase returns the console's default configuration. Access reviews are cached for only one second, because the
-// console has one user.
+// consoleBase returns the console's default configuration. The console caches access reviews for only one second,
+// because it has one user and therefore sends few reviews.
 func consoleBase(d Dir, c *Config) string {
 	return fmt.Sprintf(`{server: {bindAddress: "%s"}, health: {bindAddress: "0"}, metrics: {bindAddress: "0"}, clusterName: %q, accessCacheTime: 1s, archive: {address: %q}}`,
 		c.loopback(Console), d.Name(), d.join("archive.db"))

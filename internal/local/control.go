@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// Status is the state of a machine process and its components, which are in the order of their dependencies.
+// Status is the state of a machine process and its components. The components are in the order of their dependencies.
 type Status struct {
+	// PID is the process ID of the machine process.
 	PID        int               `json:"pid"`
 	Components []ComponentStatus `json:"components"`
 	// Shutdown is nil unless the cluster is shutting down.

@@ -56,7 +56,7 @@ func NamedDir(name string) (Dir, error) {
 	return CheckDir(filepath.Join(root, name))
 }
 
-// CheckDir returns path as a Dir. It fails if path is not absolute or too long for the sockets below it.
+// CheckDir returns path as a Dir. It fails if path is not absolute or is too long for the sockets below it.
 func CheckDir(path string) (Dir, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("the directory %q is not an absolute path", path)
@@ -67,7 +67,7 @@ func CheckDir(path string) (Dir, error) {
 	return Dir(path), nil
 }
 
-// Names lists this user's clusters, sorted by name.
+// Names returns the names of this user's clusters, sorted.
 func Names() ([]string, error) {
 	root, err := StateRoot()
 	if err != nil {

@@ -73,7 +73,7 @@ func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(Sh
 			killed = true
 			deadline = deadline.Add(downTimeout)
 			if pid := d.machinePID(); pid > 1 {
-				_ = unix.Kill(pid, unix.SIGKILL) // it holds the lock, so no other process has this ID
+				_ = unix.Kill(pid, unix.SIGKILL) // the process still holds the lock, so its ID was not reused
 			}
 		}
 		if !sleep(ctx, readyInterval) {
@@ -119,15 +119,15 @@ func removeLeftovers(ctx context.Context, d Dir) error {
 	return unmountBelow(string(d))
 }
 
-// remove unmounts everything below the directory and deletes it. It unmounts first, because a mount can contain the
-// user's own files.
+// remove unmounts everything below the directory and deletes the directory. It unmounts first, because a mount can
+// contain the user's own files.
 func (d Dir) remove() error {
 	if err := unmountBelow(string(d)); err != nil {
 		return err
 	}
 	err := os.RemoveAll(string(d))
 	if errors.Is(err, fs.ErrPermission) {
-		// The kernel creates directories of overlays that deny access even to their owner.
+		// The kernel creates work directories of overlays, which deny access even to their owner.
 		_ = filepath.WalkDir(string(d), func(path string, e fs.DirEntry, _ error) error {
 			if e != nil && e.IsDir() {
 				_ = os.Chmod(path, 0o700)

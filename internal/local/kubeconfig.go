@@ -55,7 +55,7 @@ func writeKubeconfig(d Dir, c *Config, path, file string) error {
 // APIURL returns the URL of the API server on this machine.
 func (c *Config) APIURL() string { return "https://" + c.loopback(APIServer) }
 
-// loopback returns the address (127.0.0.1:PORT) of a key of Ports.
+// loopback returns the address 127.0.0.1:PORT of the owner of a port in Ports.
 func (c *Config) loopback(component string) string {
 	return "127.0.0.1:" + strconv.Itoa(c.Ports[component])
 }

@@ -15,8 +15,8 @@ import (
 // Machine is the process that runs a cluster.
 type Machine struct {
 	Dir Dir
-	// Ephemeral makes Run delete the cluster when its context ends: it kills the pods immediately and removes the
-	// directory.
+	// Ephemeral makes Run delete the cluster when its context ends or the cluster fails. Run then kills the pods
+	// immediately and removes the directory.
 	Ephemeral bool
 }
 
@@ -110,7 +110,8 @@ func (m *Machine) run(ctx context.Context, c *Config) error {
 	return m.serve(supervised, c, supervisor, shutdown)
 }
 
-// serve runs the supervisor until ctx ends. The control socket and logind are served as long as the supervisor runs.
+// serve runs the supervisor until ctx ends. As long as the supervisor runs, serve also serves the control socket and
+// logind.
 func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, shutdown *shutdown) error {
 	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

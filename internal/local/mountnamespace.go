@@ -21,8 +21,9 @@ import (
 // file descriptor of the directory's lock.
 const lockVariable = "T9K_LOCAL_LOCK"
 
-// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. For this
-// it runs the program again with the same arguments, and without an error it returns only in the new program.
+// Enter takes the directory's lock and, if the cluster has a node, moves this process into its own namespaces. To do
+// so, it runs this program again with the same arguments; it then returns in the old program only if it fails. The lock
+// is held until the caller closes the returned file or exits.
 func Enter(ctx context.Context, d Dir) (lock *os.File, err error) {
 	if fd, err := strconv.Atoi(os.Getenv(lockVariable)); err == nil {
 		unix.CloseOnExec(fd) // a child that outlives this process must not hold the lock
@@ -73,7 +74,8 @@ func enterNamespaces(d Dir, c *Config, lock *os.File) error {
 	return fmt.Errorf("starting %s in its mount namespace: %w", binary, err)
 }
 
-// kubeletSysctls are the sysctls that the kubelet sets, with its values (k8s.io/component-helpers/node/util/sysctl).
+// kubeletSysctls are the sysctls that the kubelet sets, with the values that it sets
+// (k8s.io/component-helpers/node/util/sysctl).
 var kubeletSysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -145,7 +147,7 @@ func coverSysctls(d Dir) error {
 	for name, value := range kubeletSysctls {
 		target := filepath.Join("/proc/sys", name)
 		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
-			continue // this kernel does not have it; the kubelet reports that
+			continue // the kernel lacks this sysctl, which the kubelet reports
 		}
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {

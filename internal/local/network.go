@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// firstPort and lastPort are the range of ports to choose from. It is below Linux's default range for outgoing
-// connections, so that a free port stays free until its owner listens.
+// firstPort and lastPort bound the range of ports that a cluster may use. The range is below Linux's default range for
+// outgoing connections, so that a free port stays free until its owner listens.
 const (
 	firstPort = 20000
 	lastPort  = 31999
@@ -140,7 +140,8 @@ func bridgeName(d Dir) string {
 	return fmt.Sprintf("t9k-%x", sum[:5])
 }
 
-// podRange and serviceRange are the ranges of all clusters. A cluster gets the /24 with the same index from each range.
+// podRange and serviceRange contain the networks of all clusters. A cluster gets the /24 with the same index from each
+// range.
 var (
 	podRange     = netip.MustParsePrefix("10.160.0.0/11")
 	serviceRange = netip.MustParsePrefix("10.192.0.0/11")

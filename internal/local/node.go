@@ -30,7 +30,7 @@ func RuntimeConfig(d Dir, c *Config) cri.Config {
 	}
 }
 
-// removeNode kills the pods of a cluster whose kubelet does not run, and removes its network devices.
+// removeNode kills the pods of a cluster whose kubelet does not run, and removes the cluster's network devices.
 func removeNode(ctx context.Context, d Dir, c *Config) error {
 	if c.Runtime == RuntimeProcess {
 		return cri.Cleanup(ctx, RuntimeConfig(d, c))
@@ -38,8 +38,8 @@ func removeNode(ctx context.Context, d Dir, c *Config) error {
 	return errors.Join(containerd.RemovePods(ctx, c.ContainerdSocket, d.podLogs()), removeDevice(c))
 }
 
-// prepareContainerd checks that the cluster can use the containerd, and creates the network device with the node's
-// address. containerd sets up the network of the pods.
+// prepareContainerd checks that the cluster can use the machine's containerd, and creates the network device with the
+// node's address. containerd sets up the network of the pods.
 func prepareContainerd(ctx context.Context, d Dir, c *Config) error {
 	if c.Rootless {
 		return errors.New("--runtime containerd needs root: pods in a user namespace cannot be the machine's containerd's")

@@ -8,7 +8,7 @@ const (
 	kubeletPair    = "kubelet-client"
 	kubeletServing = "kubelet"
 	schedulerPair  = "scheduler"
-	loopbackPair   = "loopback" // for the health endpoints of controller manager and scheduler
+	loopbackPair   = "loopback" // serving certificate for 127.0.0.1: controller manager, scheduler and the archive
 	tokenKey       = "service-account"
 )
 

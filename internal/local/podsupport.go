@@ -63,8 +63,8 @@ func tryNamespaces() error {
 	return nil
 }
 
-// tryUserNamespace tries to mount an overlay in a user namespace, because some systems allow user namespaces but deny
-// every mount in them.
+// tryUserNamespace tries to mount an overlay in a new user namespace, because some systems allow user namespaces but
+// deny every mount in them.
 func tryUserNamespace() error {
 	cmd := exec.Command("mount", "-t", "overlay", "-o", "lowerdir=/usr:/etc", "t9k-check", "/usr")
 	cmd.SysProcAttr = userNamespace()

@@ -24,8 +24,9 @@ import (
 // that needs the machine's network: it listens on the ports that users connect to and forwards DNS questions to the
 // machine's name servers.
 
-// File descriptors that the inner process inherits from the outer process: the directory's lock, and the listeners of
-// the forwarded ports, in their order. Both processes hold the lock, so it is released when both have exited.
+// The inner process inherits these file descriptors from the outer process: the directory's lock, and the listeners of
+// the forwarded ports in the order of Config.forwarded. Both processes hold the lock, so it is released when both have
+// exited.
 const (
 	lockFD          = 3
 	firstListenerFD = 4
@@ -69,7 +70,7 @@ func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer dnsListener.Close()
-	helpers.Go(func() { _ = dns.ResolvConf("/etc/resolv.conf").Serve(dnsListener) }) // until it is closed
+	helpers.Go(func() { _ = dns.ResolvConf("/etc/resolv.conf").Serve(dnsListener) }) // until dnsListener is closed
 
 	binary, err := os.Executable()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // OperatorSettings returns the content of a configuration file of the operator. Each text is a YAML object with fields
-// of the file, without apiVersion and kind. Objects are merged, and other values in later texts replace those in
-// earlier ones.
+// of the file, without apiVersion and kind. If several texts set a field, objects are merged, and any other value of a
+// later text replaces the earlier one. OperatorSettings fails if a text is not valid YAML.
 func OperatorSettings(texts ...string) ([]byte, error) {
 	return settings(configv1alpha1.OperatorConfigurationKind, texts)
 }
@@ -31,7 +31,8 @@ func settings(kind string, texts []string) ([]byte, error) {
 }
 
 // SchedulerSettings returns the content of a configuration file of the t9k-scheduler, with a profile for each of the
-// schedulers. The texts, as in OperatorSettings, have the fields of the plugin's arguments.
+// schedulers. The texts, as in OperatorSettings, contain arguments of the plugin T9kGang, which only the profile of the
+// t9k-scheduler configures.
 func SchedulerSettings(schedulers []string, texts ...string) ([]byte, error) {
 	args, err := merge(map[string]any{"apiVersion": configv1alpha1.GroupVersion, "kind": configv1alpha1.T9kGangArgsKind}, texts)
 	if err != nil {
@@ -48,7 +49,7 @@ func SchedulerSettings(schedulers []string, texts ...string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles})
 }
 
-// merge adds the fields of YAML texts to the object into, and returns it.
+// merge merges the YAML texts into the object into and returns this object.
 func merge(into map[string]any, texts []string) (map[string]any, error) {
 	for _, text := range texts {
 		fields := map[string]any{}
@@ -71,8 +72,8 @@ func mergeFields(into, fields map[string]any) {
 	}
 }
 
-// logReadTime is how long the pod of a replica stays after the operator has seen its end, so that the console can
-// archive its log before a restart or a clean-up deletes the pod. It equals the chart's default;
+// logReadTime is how long a pod of a replica remains after the operator has seen the end of the pod, so that the
+// console can archive its log before a restart or a clean-up deletes the pod. It equals the chart's default;
 // docs/designs/0022-logs-before-deletion.md gives the reasons.
 const logReadTime = "2s"
 
@@ -82,7 +83,7 @@ func operatorBase(c *Config) ([]string, error) {
 	if c.has(Webhook) {
 		webhook = c.loopback(Webhook)
 	}
-	stays := "0s" // nobody reads the logs
+	stays := "0s" // without a console, nobody archives the logs
 	if c.has(Console) {
 		stays = logReadTime
 	}

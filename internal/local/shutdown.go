@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// DefaultGrace is the default of the longest time that pods may take to terminate when the cluster shuts down.
+// DefaultGrace is the default grace period of the pods when the cluster shuts down.
 const DefaultGrace = 30 * time.Second
 
 const (
@@ -100,8 +100,8 @@ func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	}
 }
 
-// drained records the remaining pods and reports whether there is nothing left to wait for. If the API server could not
-// list the pods, the kubelet's inhibitor lock shows whether pods remain.
+// drained records the number of remaining pods and reports whether the shutdown can continue. If the API server could
+// not list the pods, the kubelet's inhibitor lock shows whether pods remain.
 func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (a *apiClient) unfinishedPods(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 const (
-	// apiTimeout is the timeout of listing the pods, because the API server may not answer.
+	// apiTimeout limits each listing of the pods, because the API server may not answer.
 	apiTimeout = 3 * time.Second
 	// maxConcurrentWrites is the largest number of pods that failLostPods writes at the same time.
 	maxConcurrentWrites = 16

@@ -10,8 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/local/logind"
 )
 
-// TestShutdownWaitsForPods verifies how long a shutdown waits for pods, measured from its start with a grace period of
-// 30 s.
+// TestShutdownWaitsForPods verifies how long a shutdown with a grace period of 30 s waits for pods.
 func TestShutdownWaitsForPods(t *testing.T) {
 	pod := func(grace int64) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace}}
@@ -19,7 +18,7 @@ func TestShutdownWaitsForPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		remaining []corev1.Pod
 		listErr   error
-		until     time.Duration // the time at which it stops waiting
+		until     time.Duration // when the shutdown stops waiting, counted from the start of the grace period
 	}{
 		"none left":                            {nil, nil, 0},
 		"a pod that must have ended by now":    {[]corev1.Pod{pod(30)}, nil, 30*time.Second + reportTime},

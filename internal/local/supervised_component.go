@@ -42,7 +42,7 @@ func (c *supervisedComponent) setStateLocked(state State, message string) {
 	c.messageIsCause = false
 }
 
-// currentStatus returns the component's status. It omits a cause that has been removed since it was recorded.
+// currentStatus returns the component's status. If the recorded cause no longer exists, the status omits it.
 func (c *supervisedComponent) currentStatus() ComponentStatus {
 	c.mu.Lock()
 	status, caused := c.status, c.messageIsCause
@@ -53,7 +53,7 @@ func (c *supervisedComponent) currentStatus() ComponentStatus {
 	return status
 }
 
-// startProcess starts cmd. It returns context.Canceled if the component was stopped in the meantime.
+// startProcess starts cmd. It returns context.Canceled if the component should no longer run.
 func (c *supervisedComponent) startProcess(cmd *exec.Cmd) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func checkOnce(ctx context.Context, check func(context.Context) error) error {
 	return check(ctx)
 }
 
-// awaitDependency waits until closed, a channel of the component called name, is closed. It reports false if ctx ends
-// first.
+// awaitDependency waits until the channel closed is closed. The channel belongs to the component called name.
+// awaitDependency returns false if ctx ends first.
 func (c *supervisedComponent) awaitDependency(ctx context.Context, name string, closed <-chan struct{}) bool {
 	c.setState(StateWaiting, "for "+name)
 	select {
@@ -155,7 +155,7 @@ func (c *supervisedComponent) awaitDependency(ctx context.Context, name string, 
 	}
 }
 
-// isClosed reports whether a channel on which nothing is sent is closed.
+// isClosed reports whether c is closed. The channel must never receive a value.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -173,7 +173,7 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// becomeReady records that the component is ready, unless its program has exited since it answered.
+// becomeReady records that the component is ready, unless its program has exited since the check.
 func (c *supervisedComponent) becomeReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +243,7 @@ func (c *supervisedComponent) stop() {
 	if process == nil {
 		return
 	}
-	_ = process.Signal(syscall.SIGTERM) // fails only if it has just exited
+	_ = process.Signal(syscall.SIGTERM) // fails only if the process has just exited
 	select {
 	case <-ended:
 	case <-time.After(stopGrace):

@@ -40,12 +40,12 @@ type State string
 
 // The states of a component.
 const (
-	StateWaiting  State = "Waiting"  // for its dependencies
+	StateWaiting  State = "Waiting"  // waits for its dependencies
 	StateStarting State = "Starting" // runs, but does not serve yet
-	StateReady    State = "Ready"
+	StateReady    State = "Ready"    // serves, or its step has succeeded
 	StateNotReady State = "NotReady" // was ready, and does not serve now
-	StateCrashed  State = "Crashed"  // exited by itself; starts again after a delay
-	StateStopped  State = "Stopped"  // by request
+	StateCrashed  State = "Crashed"  // exited or failed; starts again after a delay
+	StateStopped  State = "Stopped"  // stopped by a client
 )
 
 // ComponentStatus is the supervisor's view of a component.
@@ -53,7 +53,7 @@ type ComponentStatus struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
 	PID      int       `json:"pid,omitempty"`
-	Since    time.Time `json:"since"` // of the state
+	Since    time.Time `json:"since"` // time at which the component entered the state
 	Restarts int       `json:"restarts"`
 	// Message says why the component is not ready: for example what it waits for, or how it exited.
 	Message string `json:"message,omitempty"`
@@ -64,7 +64,7 @@ type ComponentStatus struct {
 // blockedError is a readiness error that persists until a person does what the error says.
 type blockedError struct{ error }
 
-// Supervisor keeps components running. A component starts when the components that it needs have been ready once. A
+// Supervisor keeps components running. A component starts when its dependencies have been ready or usable once. A
 // program restarts with a growing delay whenever it exits. The components stop in reverse order. The programs die with
 // the supervising process.
 type Supervisor struct {

@@ -22,7 +22,8 @@ type testSupervisor struct {
 	events string
 }
 
-// script returns a component that runs until it is stopped and is ready once its file exists.
+// script returns a component whose script runs until SIGTERM. The component is ready once the script has created a
+// file.
 func (w *testSupervisor) script(name string, needs ...string) Component {
 	up := filepath.Join(filepath.Dir(w.events), name+".up")
 	return Component{
@@ -43,8 +44,8 @@ func newTestSupervisor(t *testing.T) *testSupervisor {
 	return &testSupervisor{events: filepath.Join(t.TempDir(), "events")}
 }
 
-// start starts a supervisor of these components. It runs until the end of the test or until the returned function is
-// called.
+// start starts a supervisor of these components. The supervisor runs until the end of the test or until the returned
+// function is called.
 func (w *testSupervisor) start(t *testing.T, components ...Component) (stop func()) {
 	t.Helper()
 	dir := t.TempDir()

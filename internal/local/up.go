@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// upTimeout is how long Up waits for a start before it fails. It is long enough for slow machines.
+// upTimeout is how long Up waits until every component is ready. It is long enough for slow machines.
 const upTimeout = 5 * time.Minute
 
 // Up starts the cluster in the background, unless it already runs, and returns when every component is ready. started
@@ -54,7 +54,7 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 }
 
 // errGone means that the cluster, which another command had started, has ended. A killed machine process holds its lock
-// until the kernel has cleaned it up, which takes a while on a busy machine.
+// until the kernel has cleaned up the process, which takes a while on a busy machine.
 var errGone = errors.New("the cluster has ended")
 
 // awaitDown waits while the cluster is shutting down. It reports whether the cluster was shutting down and its machine
@@ -73,8 +73,8 @@ func awaitDown(ctx context.Context, d Dir) bool {
 	}
 }
 
-// prepare makes the directory ready for a start with these options, or returns errLocked. It first removes the
-// leftovers of an earlier run, because finding them requires the options of that run.
+// prepare makes the directory ready for a start with these options. It returns errLocked if another process holds the
+// lock. It first removes the leftovers of an earlier run, because finding them requires the options of that run.
 func prepare(ctx context.Context, d Dir, o Options) error {
 	if err := CheckPodSupport(); err != nil {
 		return err

@@ -21,10 +21,10 @@ import (
 
 // Limits for reading logs.
 const (
-	// KeptBytes is the size in bytes of the end of a log that is kept, not counting timestamps.
+	// KeptBytes is the largest size, in bytes, of the end of a log that the recorder keeps, not counting timestamps.
 	KeptBytes = 64 << 10
 	// fewLines is the number of lines to read first. If these lines are shorter than KeptBytes, the reader requests as
-	// many lines as fit into KeptBytes.
+	// many lines as can fit into KeptBytes.
 	fewLines = 1000
 	// maxLine is the largest length of a line in bytes.
 	maxLine = KeptBytes
@@ -47,8 +47,8 @@ type logReader struct {
 	begun, early map[string]bool
 }
 
-// read reads the logs of a pod that has ended or is being deleted. It reads the logs of a pod that is being deleted
-// early, because they may be gone once the pod has ended.
+// read reads the logs of a pod that has ended or is being deleted. If a pod is being deleted, read does not wait for
+// its end, because the logs may be gone once the pod has ended.
 func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt) {
 	if !l.begin(a) {
 		return
@@ -66,8 +66,8 @@ func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt)
 	}
 }
 
-// withLogs returns the names of the containers whose logs are kept: those that have started, and an init container
-// whose failure kept them from starting.
+// withLogs returns the names of the containers whose logs the recorder keeps: the containers that have started, and an
+// init container whose failure kept the others from starting.
 func withLogs(p *corev1.Pod) (names []string) {
 	if end := observed.End(p); end.Init {
 		names = append(names, end.Container)
@@ -80,7 +80,7 @@ func withLogs(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// begin reports whether the logs of an attempt must be read, and notes that they are being read.
+// begin reports whether the logs of an attempt must be read, and records that the caller reads them.
 func (l *logReader) begin(a *archive.Attempt) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

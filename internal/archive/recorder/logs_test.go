@@ -46,8 +46,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// TestLogOfTheNextAttemptIsNotTaken verifies that the recorder does not store the log of the next attempt: all pods of
-// a replica have the same name.
+// TestLogOfTheNextAttemptIsNotTaken verifies that the recorder does not store the log of the next attempt as the log of
+// this one. The API server finds a log by the name of its pod, and all pods of a replica have the same name.
 func TestLogOfTheNextAttemptIsNotTaken(t *testing.T) {
 	end := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	for begin, later := range map[time.Duration]bool{-time.Hour: false, time.Second: false, 3 * time.Second: true} {
@@ -61,7 +61,8 @@ func TestLogOfTheNextAttemptIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestContainersWithLogs verifies whose logs are kept: containers that have started, and an init container that failed.
+// TestContainersWithLogs verifies that the recorder keeps the logs of containers that have started and of an init
+// container that failed.
 func TestContainersWithLogs(t *testing.T) {
 	ended := func(code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}

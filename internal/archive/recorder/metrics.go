@@ -35,7 +35,7 @@ func (r *Recorder) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// lag returns how long the oldest record has waited to be written; zero if no record waits.
+// lag returns how long the oldest record, or a batch without records, has waited to be written; zero if nothing waits.
 func (r *Recorder) lag(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,9 +31,11 @@ import (
 // Options configure a recorder.
 type Options struct {
 	// Config is the client configuration. Its user must be allowed to list and watch jobs, pods and events, and to get
-	// pods/log and the namespace kube-system. The recorder uses no other rights.
+	// the namespace kube-system and pods/log. Without the right to get pods/log, the recorder keeps no logs. The
+	// recorder uses no other rights.
 	Config *rest.Config
-	Store  *store.Store
+	// Store is the archive to write to. The caller closes it, and must call Recorder.Wait first.
+	Store *store.Store
 	// Namespace is the namespace to record; empty for all.
 	Namespace string
 }
@@ -47,8 +49,9 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	pending store.Batch
-	// waiting is when the oldest pending record was added. writing is the same time for the batch that is being
-	// written. Both are zero if there are no such records.
+	// waiting is when the oldest pending record was added; zero if no record is pending. writing is the same time for
+	// the batch that is being written, or the time at which the writer took the batch if it has no records; zero if no
+	// batch is being written.
 	waiting, writing time.Time
 	// room is signalled when the writer has taken the pending batch.
 	room *sync.Cond
@@ -227,7 +230,7 @@ func (r *Recorder) flush(ctx context.Context, batch *store.Batch) error {
 	return err
 }
 
-// job records a job. gone is true if it has just been deleted.
+// job records a job. gone is true if the job has just been deleted.
 func (r *Recorder) job(ctx context.Context, kind *kinds.Kind, raw *unstructured.Unstructured, gone bool) {
 	j, err := archive.JobOf(kind, raw)
 	if err != nil {
@@ -338,7 +341,8 @@ func (r *Recorder) event(ctx context.Context, e *corev1.Event) {
 // maxEarly is the largest number of warnings that wait for their pods.
 const maxEarly = 1_000
 
-// warning records a warning about a pod. If the recorder has not seen the pod yet, the warning is kept until it has.
+// warning records a warning about a pod. If the recorder has not seen the pod yet, it keeps the warning until it sees
+// the pod.
 func (r *Recorder) warning(ctx context.Context, e *corev1.Event) {
 	r.add(ctx, func(b *store.Batch) {
 		if r.addWarning(ctx, b, e) {
@@ -356,10 +360,10 @@ func (r *Recorder) addEarly(ctx context.Context, b *store.Batch, pod types.UID) 
 	r.early = slices.DeleteFunc(r.early, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod && r.addWarning(ctx, b, e) })
 }
 
-// addWarning adds a warning if its pod belongs to a job. It returns false if the recorder does not know the pod. The
+// addWarning adds a warning about a pod of a job. It returns false if the recorder does not know such a pod. The
 // warning replaces an earlier one about the same pod with the same reason, because a job can wait for days and get new
-// warnings about each pod every hour. Events in another namespace than the pod's are ignored, because their authors
-// can name any UID.
+// warnings about each pod every hour. The recorder ignores events in another namespace than the pod's, because their
+// authors can name any UID.
 func (r *Recorder) addWarning(ctx context.Context, b *store.Batch, e *corev1.Event) bool {
 	a := r.attempts[string(e.InvolvedObject.UID)]
 	if a == nil || a.namespace != e.Namespace {

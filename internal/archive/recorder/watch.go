@@ -21,7 +21,8 @@ import (
 // before it finds the job's pods missing.
 const firstLists = 10 * time.Second
 
-// watchAll starts the watches of jobs, of events about jobs, of pods, and then of warnings about pods.
+// watchAll starts the watches of jobs and of events about jobs, then the watch of pods, and after the first list of
+// pods the watch of warnings about pods.
 func (r *Recorder) watchAll(ctx context.Context) {
 	jobs, all := newLatch(len(kinds.All)), newLatch(2*len(kinds.All)+2)
 	for i := range kinds.All {
@@ -74,7 +75,7 @@ func (r *Recorder) watchAll(ctx context.Context) {
 	r.settled = all.open
 }
 
-// latch opens when a number of events have happened.
+// latch opens when a given number of events have happened.
 type latch struct {
 	mu   sync.Mutex
 	left int
@@ -125,8 +126,8 @@ func (r *Recorder) pods() *cache.ListWatch {
 
 // stream forwards the objects that a watch delivers and stores nothing. It implements cache.ReflectorStore.
 type stream[T any] struct {
-	// seen is called with each object of a list and with each new, changed or deleted object; gone is true for a
-	// deleted one. all is called with each complete list, after seen.
+	// The stream calls seen with each object of a list and with each new, changed or deleted object; gone is true for a
+	// deleted object. It calls all with each complete list, after it has called seen for the objects of the list.
 	seen func(o T, gone bool)
 	all  func([]T)
 }

@@ -19,8 +19,9 @@ var ErrNone = errors.New("the archive has no such record")
 // Scope is a kind of job in a namespace. Access is granted per scope.
 type Scope struct{ Kind, Namespace string }
 
-// conditions returns the WHERE condition of a query for jobs, whose table has the alias j. The jobs are in one of the
-// scopes. If scopes is nil, they may be anywhere; a scope without a namespace stands for all namespaces.
+// conditions returns a WHERE condition that selects the jobs of q in the given scopes, and the arguments of the
+// condition. In the query, the table of jobs must have the alias j. If scopes is nil, the condition selects jobs of all
+// scopes. A scope without a namespace stands for all namespaces.
 func conditions(scopes []Scope, q *archive.JobQuery) (string, []any) {
 	all, args := []string{"1 = 1"}, []any{}
 	and := func(condition string, values ...any) {
@@ -78,7 +79,7 @@ func within(scopes []Scope) (string, []any) {
 const jobColumns = "j.uid, j.version, j.kind, j.namespace, j.name, j.queue, j.username, j.phase, j.why, j.created, j.ended, j.replicas, j.restarts, j.gone"
 
 // Jobs returns the selected jobs in the given scopes without their objects and conditions, newest first. If scopes is
-// nil, jobs may be anywhere; a scope without a namespace stands for all namespaces.
+// nil, Jobs returns jobs of all scopes. A scope without a namespace stands for all namespaces.
 func (s *Store) Jobs(ctx context.Context, scopes []Scope, q *archive.JobQuery) ([]*archive.Job, error) {
 	where, args := conditions(scopes, q)
 	query := "SELECT " + jobColumns + " FROM jobs j WHERE " + where + " ORDER BY j.created DESC, j.uid DESC"
@@ -208,8 +209,8 @@ func (s *Store) Scopes(ctx context.Context) ([]Scope, error) {
 	return all, err
 }
 
-// Held calls f for each attempt in the given scopes that held resources within a time span. It reads only the fields
-// that usage sums need, because there may be many attempts. f must not modify or retain its argument.
+// Held calls f for each attempt in the given scopes that held resources at some time between from and to. It reads only
+// the fields that usage sums need, because there may be many attempts. f must not modify or retain its argument.
 func (s *Store) Held(ctx context.Context, scopes []Scope, from, to time.Time, f func(*archive.Held)) error {
 	where, args := conditions(scopes, &archive.JobQuery{})
 	args = append(args, milli(to), milli(from))
@@ -248,7 +249,7 @@ type Known struct {
 	Logged map[string]bool
 }
 
-// Known returns the archive's records of jobs that may still exist.
+// Known returns the state that a recorder needs at its start: jobs that may still exist, and attempts without an end.
 func (s *Store) Known(ctx context.Context) (*Known, error) {
 	k := &Known{Jobs: map[string]string{}, Versions: map[string]int64{}, Open: map[string]bool{}, Logged: map[string]bool{}}
 	err := s.query(ctx, "SELECT uid, kind, version FROM jobs WHERE gone = 0", nil, func(rows *sql.Rows) error {

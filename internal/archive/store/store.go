@@ -76,9 +76,9 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Claim binds the archive to the cluster with a UID. It returns an error if the archive is bound to another cluster:
-// otherwise the records of both clusters would mix, and each recorder would mark the jobs of the other cluster as
-// deleted.
+// Claim binds the archive to the cluster with the given UID. It returns an error if the archive is bound to another
+// cluster: otherwise the records of both clusters would mix, and each recorder would mark the jobs of the other cluster
+// as deleted.
 func (s *Store) Claim(ctx context.Context, uid string) error {
 	err := s.transact(ctx, func(tx *tx) error {
 		tx.exec(`INSERT INTO cluster (number, uid) VALUES (1, ?) ON CONFLICT DO NOTHING`, uid)
@@ -162,8 +162,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	})
 }
 
-// script executes the statements of a migration. It replaces the variables $BYTES and $AND_REQUESTS by the words of
-// the database.
+// script executes the statements of a migration. It replaces the variables $BYTES and $AND_REQUESTS by text in the
+// database's dialect of SQL.
 func (t *tx) script(text string) {
 	words := strings.NewReplacer("$BYTES", "BLOB", "$AND_REQUESTS", ", requests")
 	if t.postgres {

@@ -67,7 +67,7 @@ func (s *Store) Write(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// text replaces the NUL character, which PostgreSQL cannot store in text columns.
+// text replaces NUL characters, which PostgreSQL cannot store in text columns, by U+FFFD.
 func text(s string) string { return string(bytes.ReplaceAll([]byte(s), []byte{0}, []byte("\uFFFD"))) }
 
 func (t *tx) job(j *archive.Job) {
@@ -101,8 +101,9 @@ func (t *tx) attempt(a *archive.Attempt) {
 		string(a.Outcome), a.ExitCode, text(a.Cause), string(requests), text(string(a.Pod)))
 }
 
-// lost ends an attempt whose pod was found missing at the time at. If the last observed pod does not show its end, the
-// end is the end of the job or, if the job has not ended, the last time at which a recorder was running.
+// lost ends an attempt whose pod was found missing at the time at. If the last observed pod does not show when the
+// attempt ended, lost takes the end of the job or, if the job has not ended, the last time at which a recorder was
+// running.
 func (t *tx) lost(uid string, at time.Time) {
 	var pod string
 	var recording, ended, scheduled int64
@@ -142,7 +143,7 @@ func (t *tx) log(l *archive.Log, bound int64) {
 		WHERE o.attempt = logs.attempt AND o.container = logs.container AND o.upto > ?)`, l.Job, l.Job, bound)
 }
 
-// pruned is the number of oldest logs that are dropped per statement.
+// pruned is the largest number of logs that prune drops with one statement.
 const pruned = 100
 
 // prune drops the oldest logs until all logs together fit into bound bytes.

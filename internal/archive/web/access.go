@@ -18,8 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// Self implements Access for the user whose credentials a client has. It creates SelfSubjectAccessReviews with this
-// client.
+// Self implements Access for the user of a client: it creates SelfSubjectAccessReviews with this client.
 type Self struct{ Objects dynamic.Interface }
 
 // reviews is the resource with which callers ask for their own access.

@@ -24,7 +24,7 @@ func (p *params) wrong(name, wanted string) {
 	}
 }
 
-// kind returns the name of the kind of job that the parameter kind selects in upper or lower case; empty without the
+// kind returns the name of the kind of job that the parameter kind names without regard to case; empty without the
 // parameter.
 func (p *params) kind() string {
 	name := p.Get("kind")

@@ -63,7 +63,8 @@ func (r *Reader) learn(ctx context.Context, scopes []store.Scope) error {
 	return nil
 }
 
-// scopes returns the scopes that the caller may see. kind and namespace restrict them unless they are empty.
+// scopes returns the scopes that the caller may see, and never nil. kind and namespace restrict the result unless they
+// are empty.
 func (r *Reader) scopes(ctx context.Context, kind, namespace string) ([]store.Scope, error) {
 	all, err := r.store.Scopes(ctx)
 	if err != nil {
@@ -75,7 +76,7 @@ func (r *Reader) scopes(ctx context.Context, kind, namespace string) ([]store.Sc
 	if err := r.learn(ctx, all); err != nil {
 		return nil, err
 	}
-	// The store takes nil for all scopes.
+	// The result must not be nil, because nil means all scopes to the store.
 	return append([]store.Scope{}, slices.DeleteFunc(all, func(p store.Scope) bool { return !r.known[p] })...), nil
 }
 

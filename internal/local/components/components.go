@@ -35,8 +35,8 @@ var commands = map[string]func() *cobra.Command{
 // newPlainScheduler returns Kubernetes' own scheduler, without the plugin of the t9k-scheduler.
 func newPlainScheduler() *cobra.Command { return kubescheduler.NewSchedulerCommand() }
 
-// maxStartTime is how long the garbage collector runs less often after a component has started. A start should not take
-// longer.
+// maxStartTime is how long after the start of a component its garbage collector runs less often. A start should not
+// take longer.
 const maxStartTime = 10 * time.Second
 
 // collectRarely lets the heap grow further than usual before each garbage collection until d has passed, and then frees

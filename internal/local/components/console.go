@@ -7,7 +7,8 @@ import (
 	"tensorstack.dev/batch/internal/console/consolecmd"
 )
 
-// newConsoleCommand returns the command of the embedded cluster's console.
+// newConsoleCommand returns the command of the embedded cluster's console, with a context that ends at SIGTERM or
+// SIGINT.
 func newConsoleCommand() *cobra.Command {
 	cmd := consolecmd.NewLocal()
 	cmd.SetContext(genericapiserver.SetupSignalContext())

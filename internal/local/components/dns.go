@@ -109,7 +109,8 @@ func (n *network) run(ctx context.Context) error {
 }
 
 // routeServices adds a local route for the ClusterIPs, so that the machine accepts packets to them. It waits for the
-// bridge, which the kubelet's process creates. The kernel removes the route together with the bridge.
+// bridge, because with the process runtime, the kubelet's process creates it. The kernel removes the route together
+// with the bridge.
 func routeServices(ctx context.Context, bridge, services string) error {
 	prefix, err := netip.ParsePrefix(services)
 	if err != nil {

@@ -80,7 +80,8 @@ func (c *client) networkReady(ctx context.Context) error {
 	return nil
 }
 
-// RemovePods stops and removes all pods except those with a container of another kubelet.
+// RemovePods stops and removes all pods of the containerd at socket, except those with a container of another kubelet.
+// logs is the directory of the pod logs of the cluster.
 func RemovePods(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		pods, err := c.pods(ctx)

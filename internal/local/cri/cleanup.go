@@ -19,10 +19,10 @@ import (
 // cleanupTimeout limits the wait for killed processes. A process in the middle of a disk access can take long to exit.
 const cleanupTimeout = 30 * time.Second
 
-// Cleanup removes what a server that no longer runs left behind: processes, mounts, network devices and the bridge, if
-// the files in cfg.Root show that they belong to it. It keeps the records of containers, so that the next server can
-// report their exits; the caller may delete the directory afterwards. Cleanup fails while a server uses cfg.Root, and
-// can be repeated.
+// Cleanup removes what a server that no longer runs left behind: processes, mounts, network devices and the bridge. It
+// removes only what belongs to the server according to the files in cfg.Root. It keeps the records of containers, so
+// that the next server can report their exits; the caller may delete the directory afterwards. Cleanup fails while a
+// server uses cfg.Root, and can be repeated.
 func Cleanup(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -55,11 +55,12 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	return errors.Join(errs...)
 }
 
-// endingContainer is a container whose shim was asked to kill it.
+// endingContainer is a container whose shim was asked to kill the container.
 type endingContainer struct {
 	id      string
 	process *process
-	// mounts is the mount namespace. While the file is open, the kernel cannot reuse the namespace's inode number.
+	// mounts is the mount namespace of the container. While the file is open, the kernel cannot reuse the namespace's
+	// inode number.
 	mounts *os.File
 }
 

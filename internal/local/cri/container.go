@@ -131,7 +131,7 @@ func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest
 	return &pb.StartContainerResponse{}, nil
 }
 
-// watch waits until the container exits and records that. It returns without a record if ctx ends first.
+// watch waits until the container exits and records the exit. It returns without a record if ctx ends first.
 func (s *server) watch(ctx context.Context, c *container, p *process) {
 	ws, reaped, err := p.wait(ctx)
 	if err != nil {
@@ -147,8 +147,9 @@ func (s *server) watch(ctx context.Context, c *container, p *process) {
 	s.recordExit(c, fallback)
 }
 
-// recordExit records the exit of a container whose shim is gone. The exit code is the one that the shim wrote or, if it
-// wrote none, the shim's own wait status in fallback.
+// recordExit records the exit of a container whose shim is gone. It uses the exit code that the shim wrote. If the shim
+// wrote none, it uses the exit code of the shim itself from fallback, or 137 (SIGKILL) if fallback is nil or the shim
+// was killed.
 func (s *server) recordExit(c *container, fallback *unix.WaitStatus) {
 	var e shim.Exit
 	if err := readJSON(filepath.Join(s.cfg.containerDir(c.ID), shim.ExitFile), &e); err != nil {

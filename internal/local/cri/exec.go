@@ -74,13 +74,15 @@ func (s *server) startInContainer(ctx context.Context, id string, argv []string,
 	return x, nil
 }
 
-// join moves the calling thread into the container's namespaces. The PID namespace takes effect for its children.
+// join moves the calling thread into the container's namespaces. The PID namespace takes effect only for the children
+// of the thread.
 func join(c *container, p *process) error {
-	// Only a thread that shares its root and working directory with no other may change its mount namespace.
+	// The kernel denies a new mount namespace to a thread that shares its root and working directory with other
+	// threads.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
 	}
-	unix.Umask(0o022) // affects only this thread since CLONE_FS is unshared
+	unix.Umask(0o022) // affects only this thread, because CLONE_FS is unshared
 	flags := unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNS
 	if !c.spec.HostPID {
 		flags |= unix.CLONE_NEWPID
@@ -88,7 +90,8 @@ func join(c *container, p *process) error {
 	return p.withFD(func(fd int) error { return unix.Setns(fd, flags) })
 }
 
-// maxOutput is the number of bytes of each output that ExecSync returns. It keeps the answer below maxMessage.
+// maxOutput is the largest number of bytes of stdout, and of stderr, that ExecSync returns. It keeps the answer below
+// maxMessage.
 const maxOutput = maxMessage / 4
 
 // limitedBuffer keeps the first maxOutput bytes and discards the rest.

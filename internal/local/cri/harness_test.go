@@ -49,7 +49,8 @@ func requireRoot(t testing.TB) {
 	}
 }
 
-// testConfig returns a configuration with names and addresses that nothing else on the machine uses.
+// testConfig returns a configuration with random names and addresses, so that servers of other tests do not use them.
+// It calls Cleanup at the end of the test.
 func testConfig(t testing.TB) Config {
 	t.Helper()
 	requireRoot(t)
@@ -74,7 +75,7 @@ func start(t testing.TB) *node {
 	return serve(t, testConfig(t))
 }
 
-// serve starts a server in this process. It stops at the end of the test at the latest.
+// serve starts a server in this process. The server stops at the end of the test at the latest.
 func serve(t testing.TB, cfg Config) *node {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -106,7 +107,7 @@ func (n *node) ctx() context.Context {
 	return ctx
 }
 
-// sandbox runs a sandbox whose configuration the given functions change.
+// sandbox runs a sandbox, and returns its ID and configuration. The given functions change the configuration first.
 func (n *node) sandbox(name string, change ...func(*pb.PodSandboxConfig)) (string, *pb.PodSandboxConfig) {
 	n.t.Helper()
 	config := sandboxConfig(n, name)
@@ -257,7 +258,7 @@ func logText(t testing.TB, path string) string {
 	return out.String()
 }
 
-// sync runs a command in a container.
+// sync runs a command in a container, and returns its output and exit code.
 func (n *node) sync(id string, argv ...string) (string, int32) {
 	n.t.Helper()
 	r, err := n.ExecSync(n.ctx(), &pb.ExecSyncRequest{ContainerId: id, Cmd: argv})

@@ -110,7 +110,7 @@ func credential(sc *pb.LinuxContainerSecurityContext, ids idMaps) (*syscall.Cred
 	return cred, u.HomeDir, nil
 }
 
-// unmappedError says that an ID of a security context does not exist in the user namespace.
+// unmappedError returns the error for an ID of a security context that does not exist in the user namespace.
 func unmappedError(field string, id int64) error {
 	return fmt.Errorf("%s %d does not exist in this user namespace: give the user a range in /etc/subuid and /etc/subgid, or run as root", field, id)
 }

@@ -21,7 +21,7 @@ import (
 // self is the path of this program. It remains valid if the program's file is replaced.
 const self = "/proc/self/exe"
 
-// shimEnv keeps the Go runtime of a shim small.
+// shimEnv is the environment of a shim. It keeps the Go runtime of the shim small.
 var shimEnv = []string{"GOMAXPROCS=2", "GOGC=50"}
 
 // launch starts the container's shim in the sandbox's namespaces and returns when the command runs. If this process

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// gate returns a script that runs until the test creates a file.
+// gate returns a container that waits until the test creates the file called name in dir, and then runs the script end.
 func gate(name, dir, end string) *pb.ContainerConfig {
 	c := script(name, "echo up; until test -e /gate/"+name+"; do sleep 0.01; done; echo on; "+end)
 	c.Mounts = []*pb.Mount{{HostPath: dir, ContainerPath: "/gate"}}
@@ -78,7 +78,7 @@ func kill(t *testing.T, server *exec.Cmd) {
 	if err := server.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = server.Wait() // reports the signal
+	_ = server.Wait() // the error reports the signal
 }
 
 func readState(t *testing.T, cfg Config, id string) (st containerState) {
@@ -89,7 +89,7 @@ func readState(t *testing.T, cfg Config, id string) (st containerState) {
 	return st
 }
 
-// A server can die at any line. These tests create the different states on disk that this can leave.
+// A server can die at any line. The following tests create the states on disk that a dead server can leave.
 
 func TestHalfMadeSandboxIsRemoved(t *testing.T) {
 	cfg := testConfig(t)
@@ -187,7 +187,7 @@ func TestNamespacesAreTakenBackFromContainers(t *testing.T) {
 	id := n.run(sb, script("c", "exec sleep 1000"))
 	net, _ := n.sync(id, "readlink", "/proc/self/ns/net")
 	n.stop()
-	// This is the state after the server's mount namespace was removed with it.
+	// This is the state after the kernel has removed the mount namespace of a dead server.
 	for _, s := range []string{sb, empty} {
 		if err := unmountNamespaces(cfg.sandboxDir(s)); err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestCleanupLeavesNothing(t *testing.T) {
 	sandboxes[1], containers[1] = run("stubborn", "trap '' TERM INT HUP; setsid sleep 1001 & echo up; while :; do sleep 0.1; done", own)
 	sandboxes[2], containers[2] = run("host", "setsid sh -c 'sleep 1002 & sleep 1003' & echo up; exec sleep 1004", host)
 	sandboxes[3], containers[3] = run("shared", "setsid sleep 1005 & echo up; exec sleep 1006", &pb.NamespaceOption{Pid: pb.NamespaceMode_POD})
-	// A process that exec started is in no PID namespace whose removal would kill it.
+	// A process that exec starts in a container with the host's PID namespace does not end with the container.
 	n.sync(containers[2], "sh", "-c", "setsid sleep 1007 >/dev/null 2>&1 &")
 	if got := leftovers(t, cfg); len(got) < 20 {
 		t.Fatalf("the test does not find everything: %q", got)

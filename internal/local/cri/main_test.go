@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestMain also runs the programs that the tests need as processes: a container's first process (which package shim
-// does itself), a server that can be killed, and a small network server and client.
+// TestMain also plays the programs that the tests run as separate processes: a server that can be killed, and a small
+// network server and client. The first process of a container never gets here, because package shim runs it in an init
+// function.
 func TestMain(m *testing.M) {
 	switch role := os.Getenv("T9K_TEST_ROLE"); role {
 	case "":
@@ -101,7 +102,7 @@ func ask(t *testing.T, address string) string {
 	return answer
 }
 
-// serverProcess starts a server in a separate process.
+// serverProcess starts a server in a separate process, and returns a client and the process.
 func serverProcess(t *testing.T, cfg Config) (*node, *exec.Cmd) {
 	t.Helper()
 	b, err := json.Marshal(struct {

@@ -17,7 +17,7 @@ func onThread(f func() error) error {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			// The main thread must keep its namespaces: it never ends, and /proc/self shows them to the whole program.
-			// While this goroutine occupies it, the nested call gets another thread.
+			// While this goroutine occupies the main thread, the nested call gets another thread.
 			defer runtime.UnlockOSThread()
 			c <- onThread(f)
 			return

@@ -78,7 +78,7 @@ func addBridge(cfg Config) (netlink.Link, error) {
 func disableLinkLocal(link netlink.Link) error {
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
 	err := netlink.LinkSetIP6AddrGenMode(link, none)
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
+	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // EAFNOSUPPORT: the kernel has no IPv6
 		return fmt.Errorf("disabling the IPv6 address of %s: %w", link.Attrs().Name, err)
 	}
 	return nil

@@ -80,8 +80,8 @@ func TestPodsReachEachOther(t *testing.T) {
 	}
 }
 
-// TestPodsLeaveTheHostsAddressesUnchanged verifies that no address appears on the host when a pod starts: a browser on
-// the host then aborts its requests with ERR_NETWORK_CHANGED.
+// TestPodsLeaveTheHostsAddressesUnchanged verifies that no address appears on the host when a pod starts. A new address
+// would make a browser on the host abort its requests with ERR_NETWORK_CHANGED.
 func TestPodsLeaveTheHostsAddressesUnchanged(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
@@ -131,14 +131,14 @@ func TestForeignBridgeIsLeftAlone(t *testing.T) {
 	cfg := testConfig(t)
 	other := cfg
 	other.Root += "-other"
-	other.Socket += "-other" // an ending server removes its socket, perhaps only after the next one listens
+	other.Socket += "-other" // a server that stops removes its socket, perhaps only after the next server listens
 	serve(t, other).stop()
 	t.Cleanup(func() {
 		if err := Cleanup(context.WithoutCancel(t.Context()), other); err != nil {
 			t.Error(err)
 		}
 	})
-	// A bridge with the same name and address is used, but not removed.
+	// A server uses a foreign bridge with the same name and address, but Cleanup does not remove it.
 	serve(t, cfg).stop()
 	if err := Cleanup(context.WithoutCancel(t.Context()), cfg); err != nil {
 		t.Fatal(err)

@@ -278,7 +278,7 @@ func TestNamespacesCanBeShared(t *testing.T) {
 		host := &pb.NamespaceOption{Network: pb.NamespaceMode_NODE, Pid: pb.NamespaceMode_NODE, Ipc: pb.NamespaceMode_NODE}
 		sb, _ := n.sandbox("host", func(c *pb.PodSandboxConfig) {
 			c.Linux.SecurityContext.NamespaceOptions, c.DnsConfig = host, nil
-			// As the API sets it for such pods.
+			// For a pod in the host's network, the API server sets the host port to the container port.
 			c.PortMappings = []*pb.PortMapping{{ContainerPort: 8080, HostPort: 8080}}
 		})
 		c := script("c", "sleep 4646 & for k in net uts ipc pid; do readlink /proc/self/ns/$k; done; cat /etc/resolv.conf; exec sleep 4747")

@@ -8,7 +8,7 @@ import (
 
 const version = "1.0.0"
 
-// Version names the runtime.
+// Version returns the name and the versions of the runtime.
 func (s *server) Version(context.Context, *pb.VersionRequest) (*pb.VersionResponse, error) {
 	return &pb.VersionResponse{Version: "0.1.0", RuntimeName: "process", RuntimeVersion: version, RuntimeApiVersion: "v1"}, nil
 }
@@ -19,7 +19,7 @@ func (s *server) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse,
 	return &pb.StatusResponse{
 		Status: &pb.RuntimeStatus{Conditions: []*pb.RuntimeCondition{{Type: pb.RuntimeReady, Status: true}, {Type: pb.NetworkReady, Status: true}}},
 		RuntimeHandlers: []*pb.RuntimeHandler{
-			{Features: &pb.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, // the default one, without a name
+			{Features: &pb.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}}, // the default handler, which has no name
 		},
 		Features: &pb.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}, nil

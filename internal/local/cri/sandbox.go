@@ -278,7 +278,7 @@ func (s *server) RemovePodSandbox(ctx context.Context, q *pb.RemovePodSandboxReq
 	s.mu.Lock()
 	known := s.sandboxes[q.PodSandboxId] != nil
 	s.mu.Unlock()
-	if !known { // the check also keeps a path in a request from being deleted
+	if !known { // without this check, an ID such as ../x would delete another directory
 		return &pb.RemovePodSandboxResponse{}, nil
 	}
 	if err := s.forgetSandbox(q.PodSandboxId); err != nil {

@@ -54,8 +54,8 @@ type server struct {
 	hide    []string
 	ids     idMaps
 	streams streaming.Server
-	// startWatch starts watch for a container in a goroutine of work. Its context ends with the server, not with the
-	// call that starts the container.
+	// startWatch runs watch for a container in a goroutine of work. The context of watch ends with the server, not with
+	// the call that starts the container.
 	startWatch func(*container, *process)
 	// work holds the goroutines that run until the server ends.
 	work sync.WaitGroup
@@ -63,7 +63,7 @@ type server struct {
 	mu            sync.Mutex
 	sandboxes     map[string]*sandbox
 	containers    map[string]*container
-	addresses     map[netip.Addr]string // in use, by the sandbox's ID
+	addresses     map[netip.Addr]string // addresses in use, with the IDs of their sandboxes
 	last          netip.Addr            // the address that was assigned last
 	images        map[string]bool
 	watchers      map[chan *pb.ContainerEventResponse]bool
@@ -93,7 +93,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// newServer returns a server without sandboxes and containers. ctx ends its watches.
+// newServer returns a server without sandboxes and containers. The watches of its containers end with ctx.
 func newServer(ctx context.Context, cfg Config) *server {
 	s := &server{
 		cfg: cfg, hide: cfg.hidden(), sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
@@ -104,8 +104,8 @@ func newServer(ctx context.Context, cfg Config) *server {
 	return s
 }
 
-// start takes over the containers and starts the servers. When ctx ends, it stops them, waits for the server's
-// goroutines, and calls unlock.
+// start takes over the containers, and starts the servers of the CRI and of streams. When ctx ends, it stops these
+// servers, waits for the server's goroutines, and calls unlock.
 func (s *server) start(ctx context.Context, unlock func()) error {
 	catchIgnoredSignals()
 	var err error
@@ -147,7 +147,7 @@ func (s *server) start(ctx context.Context, unlock func()) error {
 			s.cfg.Log.Error(err, "Cannot serve the CRI")
 		}
 	})
-	// The next server waits for this goroutine, because it waits for the lock.
+	// Nothing in this process waits for this goroutine. The next server does, because the goroutine releases the lock.
 	go func() {
 		<-ctx.Done()
 		rpc.Stop()
@@ -217,7 +217,8 @@ func (c Config) hidden() []string {
 // lockTimeout is how long a server waits for the earlier server to release the lock.
 const lockTimeout = 10 * time.Second
 
-// lock makes the caller the only user of root. The kernel releases the lock when the process dies.
+// lock makes the caller the only user of root. It waits at most lockTimeout for an earlier user. The kernel releases
+// the lock when the process dies.
 func lock(ctx context.Context, root string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

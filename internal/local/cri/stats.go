@@ -24,7 +24,7 @@ func (c *container) stats() *pb.ContainerStats {
 	for i, dir := range c.processes() {
 		f, err := statFields(filepath.Join(dir, "stat"))
 		if err != nil {
-			continue // it exited in the meantime
+			continue // the process has exited in the meantime
 		}
 		for _, ticks := range f[statUTime : statUTime+4] {
 			cpu += parseCount(ticks) * uint64(tick)

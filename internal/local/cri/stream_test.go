@@ -164,7 +164,8 @@ func TestCommandsReceiveSignalsThatTheServerIgnores(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
 	const ask = "grep SigIgn /proc/self/status"
-	// ignored returns the ignored standard signals in the output of ask. A C library may ignore others for itself.
+	// ignored returns the ignored standard signals in the output of ask. It omits real-time signals, some of which a C
+	// library may ignore for itself.
 	ignored := func(text string) uint64 {
 		var mask uint64
 		if _, err := fmt.Sscanf(text, "SigIgn: %x", &mask); err != nil {
@@ -231,7 +232,7 @@ func TestAttach(t *testing.T) {
 				}
 				done <- executor(t, r.Url).StreamWithContext(n.ctx(), o)
 			}()
-			// A terminal echoes the input, even before the command runs.
+			// A terminal echoes input even before the command runs, so the test first waits for output of the command.
 			await.That(t, "the command runs", func() bool { return strings.HasPrefix(n.log(id), "up") })
 			_, _ = io.WriteString(keyboard, "hello\n")
 			await.That(t, "the command answers", func() bool { return out.has("got hello") })
@@ -328,7 +329,7 @@ func TestLogRotation(t *testing.T) {
 func TestStatsCountCPUAndMemory(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")
-	// The text is anonymous memory of the shell. Pages of its program file can be dropped at any time.
+	// The text is anonymous memory of the shell. The kernel can drop pages of the shell's program file at any time.
 	id := n.run(sb, script("c", `x=$(head -c 4194304 /dev/zero | tr '\0' x); while :; do :; done`))
 	await.That(t, "CPU time and memory are counted", func() bool {
 		s := n.stats(id)
@@ -352,7 +353,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server sends events only after it has received the call, which the first event shows.
+	// The server sends events only after it has received the call. The first event shows that it has.
 	arrived := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

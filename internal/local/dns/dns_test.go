@@ -52,8 +52,8 @@ func endpoint(hostname string, ready *bool, addresses ...string) discoveryv1.End
 
 var web = corev1.ServicePort{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}
 
-// serve starts a server for these objects whose upstream is a name server that knows example.org, and returns its
-// address.
+// serve starts a server with the objects of client and returns its address. Its upstream is a name server that knows
+// only example.org.
 func serve(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	upstream := listen(t, dns.HandlerFunc(func(w dns.ResponseWriter, request *dns.Msg) {
@@ -70,7 +70,7 @@ func serve(t *testing.T, client kubernetes.Interface) string {
 	return address
 }
 
-// serveLater starts a server that receives the objects when start is called.
+// serveLater starts a server that receives the objects of client only after the caller has called start.
 func serveLater(t *testing.T, client kubernetes.Interface, upstream *Upstream) (address string, start func()) {
 	t.Helper()
 	server := NewServer("cluster.local", upstream)
@@ -102,7 +102,7 @@ func relayed(t *testing.T, upstream *Upstream) *Upstream {
 	return Socket(path)
 }
 
-// freeAddress returns an address with a port that is free for UDP and TCP.
+// freeAddress returns an address with a free TCP port. The tests assume that this port is free for UDP, too.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// listen serves DNS by UDP on a free port until the test ends.
+// listen serves DNS over UDP on a free port until the test ends, and returns its address.
 func listen(t *testing.T, handler dns.Handler) string {
 	t.Helper()
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -126,13 +126,14 @@ func listen(t *testing.T, handler dns.Handler) string {
 	return packets.LocalAddr().String()
 }
 
-// ask returns the answer's code and its records. It omits the name of a record if it is the name in the question.
+// ask returns the answer's code, followed by the types and data of its records in alphabetical order. "truncated" marks
+// a truncated answer, and "denied" an answer with an authority section.
 func ask(t *testing.T, network, address, name, kind string) string {
 	t.Helper()
 	client := &dns.Client{Net: network, Timeout: time.Minute}
 	question := new(dns.Msg).SetQuestion(name, dns.StringToType[kind])
 	var answer *dns.Msg
-	await.Until(t, "the server answers", func() (err error) { // it may only be starting
+	await.Until(t, "the server answers", func() (err error) { // the server may still be starting
 		answer, _, err = client.Exchange(question, address)
 		return err
 	})
@@ -235,7 +236,7 @@ func TestAnswersFollowTheObjects(t *testing.T) {
 	}
 	awaitAnswer(a, "NOERROR, A 10.1.0.2")
 
-	// The pod is replaced; another slice has a second one.
+	// The pod is replaced by one with another address, and another slice has a second pod.
 	one.Endpoints[0].Addresses[0] = "10.1.0.9"
 	if _, err := slices.Update(t.Context(), one.DeepCopy(), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func sliceRecords(s *discoveryv1.EndpointSlice, domain string) []record {
 	service := serviceName(s.Labels[discoveryv1.LabelServiceName], s.Namespace, domain)
 	var records []record
 	for _, e := range s.Endpoints {
-		// An unknown state counts as ready. With publishNotReadyAddresses the slice already says ready.
+		// An unknown state counts as ready. With publishNotReadyAddresses, the slice marks every endpoint as ready.
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
 			continue
 		}
@@ -80,8 +80,8 @@ func addressRecords(name, address string) []record {
 	return records
 }
 
-// hostRecords returns the record that maps a name to an address, or nothing if the address is not an IP address
-// ("None").
+// hostRecords returns the record that maps a name to an address, or nothing if the address is not an IP address, such
+// as the ClusterIP "None" of a headless Service.
 func hostRecords(name, address string) []record {
 	ip := net.ParseIP(address)
 	switch {

@@ -70,8 +70,8 @@ func handler[T any](set func(key string, object T), remove func(key string)) cac
 	}
 }
 
-// Serve answers on an address over UDP and TCP until ctx ends. The address may be added to the machine later. Questions
-// wait until the zone is filled, because an earlier answer would deny names that exist.
+// Serve answers on an address over UDP and TCP until ctx ends. The machine may get the address later. Questions wait
+// until the zone is filled, because an earlier answer would deny names that exist.
 func (s *Server) Serve(ctx context.Context, address string) error {
 	listen := freebind.Config()
 	packets, err := listen.ListenPacket(ctx, "udp", address)
@@ -143,10 +143,11 @@ func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	return reply
 }
 
-// owns reports whether a name is in the server's domain, for which no other server has records.
+// owns reports whether a name is in the server's domain, for which the server is authoritative.
 func (s *Server) owns(name string) bool { return dns.IsSubDomain(s.domain+".", name) }
 
-// resolveAlias appends the records of the target to an answer that is a CNAME record.
+// resolveAlias appends the records of the target to an answer that is a CNAME record. It returns other answers
+// unchanged.
 func (s *Server) resolveAlias(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR {
 	if len(answers) != 1 || q.Qtype == dns.TypeCNAME || q.Qtype == dns.TypeANY {
 		return answers

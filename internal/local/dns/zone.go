@@ -95,9 +95,9 @@ func parent(name string) string {
 	return rest
 }
 
-// lookup returns the records of a name with the given type, or the name's CNAME record. Their order is random, so that
-// clients that use the first record are spread over all records. exists reports whether there are records of any type
-// at the name or below it.
+// lookup returns the records of a name with the given type, or the name's CNAME record. For the type ANY, it returns
+// all records of the name. Their order is random, so that clients that use the first record are spread over all
+// records. exists reports whether there are records of any type at the name or below it.
 func (z *zone) lookup(name string, kind uint16) (answers []dns.RR, exists bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()

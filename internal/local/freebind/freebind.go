@@ -1,4 +1,4 @@
-// Package freebind is for listening on addresses that the machine may get later.
+// Package freebind lets a server listen on an address before the machine has the address.
 package freebind
 
 import (

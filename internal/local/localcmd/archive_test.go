@@ -53,7 +53,8 @@ const ended = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJ
 const restarted = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "again-%d"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
 	"restartPolicy": {"policy": "OnFailure", "limit": 1}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["sh", "-c", "echo What failed; exit 1"]}]}}}]}}`
 
-// historyKeeps runs a job and verifies that t9k history then shows it to users who may get it.
+// historyKeeps verifies that t9k history shows jobs and the logs of all their attempts, even after a job is deleted,
+// and only to users who may get the jobs.
 func historyKeeps(t *testing.T, u *user) {
 	t.Helper()
 	jobs := u.client(t, "default").Discovery().RESTClient()
@@ -66,7 +67,8 @@ func historyKeeps(t *testing.T, u *user) {
 	if err := jobs.Delete().AbsPath(path + "/kept").Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	// The log of a replica is kept before its next attempt replaces it, also if several end at once.
+	// The archive must read the log of a replica before the next attempt replaces the pod, even if several replicas end
+	// at once.
 	for i := range 5 {
 		if err := jobs.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(fmt.Appendf(nil, restarted, i)).Do(t.Context()).Error(); err != nil {
 			t.Fatal(err)

@@ -109,7 +109,7 @@ func (u *user) checkCRDRepaired(t *testing.T, name string) {
 func (u *user) spoilWebhook(t *testing.T, name string) {
 	t.Helper()
 	hooks := u.client(t, name).AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the operator writes it too
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the operator also writes the configuration
 		c, err := hooks.Get(t.Context(), "t9k-batch", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (u *user) checkWebhookRepaired(t *testing.T, name string) {
 	}
 }
 
-// checkConsole opens an address of the console, which works once, in a browser.
+// checkConsole verifies that an address of the console works in the first browser that opens it, and not in the second.
 func checkConsole(t *testing.T, address string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -224,8 +224,8 @@ func podsFindEachOther(t *testing.T, u *user, name string) {
 	}
 }
 
-// checkKilledMachine kills the machine process and verifies that down removes the remains, and that up starts on the
-// same data with or without a down.
+// checkKilledMachine kills the machine process. It verifies that down removes what remains of the cluster, and that up
+// starts on the same data with or without a down.
 func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 	t.Helper()
 	for _, viaDown := range []bool{true, false} {
@@ -258,7 +258,7 @@ func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 }
 
 // TestTwoClustersAreSeparate verifies that the pods of one cluster do not see the pods of another. The second cluster
-// is without TensorStack Batch: it runs pods with Kubernetes' own scheduler, and contains no objects with which an
+// is without TensorStack Batch: it runs pods with the plain kube-scheduler, and contains no objects with which an
 // installation would conflict.
 func TestTwoClustersAreSeparate(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,8 @@ func (u *user) checkFrozenComponents(t *testing.T) {
 	}
 }
 
-// checkKilledComponents kills each program in turn, and then uses its function.
+// checkKilledComponents kills each program in turn. It verifies that the cluster restarts only this program, that a new
+// pod then runs and resolves names, and that a running pod is not affected.
 func (u *user) checkKilledComponents(t *testing.T) {
 	t.Helper()
 	c := u.client(t, "default")

@@ -159,7 +159,7 @@ func logsOf(t *testing.T, c kubernetes.Interface, name string) string {
 	return string(data)
 }
 
-// traces returns everything that remains on the machine of a cluster that is down.
+// traces returns the processes, network devices and addresses of a cluster that are still on the machine.
 func (u *user) traces(t *testing.T, name string, c *local.Config) []string {
 	t.Helper()
 	found := processesOf(t, string(u.dir(name)))
@@ -260,7 +260,7 @@ func alive(pid int) bool {
 }
 
 // TestVersion verifies that --version prints our version: Kubernetes' packages define a flag of the same name, which
-// must not be used.
+// the programs must not use.
 func TestVersion(t *testing.T) {
 	binary, err := testenv.Binary()
 	if err != nil {

@@ -38,8 +38,8 @@ func newMachine() *cobra.Command {
 	return cmd
 }
 
-// runMachine runs the cluster of a directory until it gets a signal. An ephemeral cluster also stops at the end of the
-// standard input.
+// runMachine runs the cluster of a directory until this process gets a signal or a client stops the cluster. An
+// ephemeral cluster also stops at the end of the standard input.
 func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -49,9 +49,9 @@ func runMachine(ctx context.Context, d local.Dir, ephemeral bool) error {
 	}
 	defer lock.Close()
 	if ephemeral {
-		// The reader of the output may also be gone. If the signal were not handled, a log line would then kill this
-		// process before it has deleted the directory. The signal must not be ignored, because all components would
-		// inherit that.
+		// The process that reads the output may also have exited. A log line then causes SIGPIPE. Without a handler,
+		// the signal would kill this process before it has deleted the directory. The signal must not be ignored
+		// either, because all components would inherit this setting.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx = untilInputEnds(ctx, os.Stdin)
 	}

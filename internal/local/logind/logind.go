@@ -22,7 +22,9 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// maxDelay is the longest time for which a kubelet may delay the shutdown.
+// maxDelay is the longest delay of a shutdown that the server offers to a kubelet. It exceeds every grace period,
+// because a kubelet that needs a longer delay tries to change the configuration of systemd. The server does not enforce
+// it.
 const maxDelay = 365 * 24 * time.Hour
 
 // D-Bus names that a kubelet uses.

@@ -38,7 +38,7 @@ type Proxy struct {
 	synced   []cache.InformerSynced
 }
 
-// New returns a proxy of the Services in factory. The caller starts the factory.
+// New returns a proxy for the Services in factory. The caller starts the factory.
 func New(factory informers.SharedInformerFactory) (*Proxy, error) {
 	services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
 	p := &Proxy{services: services.Lister(), slices: slices.Lister(), changed: make(chan struct{}, 1)}
@@ -113,13 +113,13 @@ func (p *Proxy) servicePorts() map[servicePort]bool {
 	ports := map[servicePort]bool{}
 	services, err := p.services.List(labels.Everything())
 	if err != nil {
-		return ports // a lister of a cache never fails
+		return ports // cannot happen: a lister reads only the cache
 	}
 	for _, s := range services {
 		for _, ip := range s.Spec.ClusterIPs {
 			address, err := netip.ParseAddr(ip)
 			if err != nil {
-				continue // "None"
+				continue // the ClusterIP of a headless Service is "None"
 			}
 			for _, port := range s.Spec.Ports {
 				if port.Protocol == corev1.ProtocolTCP {
@@ -150,7 +150,8 @@ func (p *Proxy) endpoints(f servicePort) []string {
 	return addresses
 }
 
-// readyAddresses lists the addresses of the ready endpoints in a slice. An unknown state counts as ready.
+// readyAddresses lists the addresses of the ready endpoints in a slice, each with port. An unknown state counts as
+// ready.
 func readyAddresses(slice *discoveryv1.EndpointSlice, port uint16) []string {
 	var addresses []string
 	for _, e := range slice.Endpoints {

@@ -21,7 +21,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// endpoint answers each connection with its name and the received data, and returns its port.
+// endpoint starts a server that answers each connection with name and the data that it received. It returns the port of
+// the server.
 func endpoint(t *testing.T, name string) int32 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +78,7 @@ func talk(address, request string) (string, error) {
 }
 
 func TestProxyFollowsServicesAndEndpoints(t *testing.T) {
-	// All of 127.0.0.0/8 is this machine, so one of its addresses can serve as a ClusterIP.
+	// Every address in 127.0.0.0/8 belongs to this machine, so one of them can serve as a ClusterIP.
 	const ip = "127.83.7.9"
 	client := fake.NewClientset(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "ns"},
@@ -161,7 +162,8 @@ func TestJoinEndsWithEitherSide(t *testing.T) {
 	}
 }
 
-// TestForwardEndsItsConnections verifies that no connection outlives Forward, which returns when its context ends.
+// TestForwardEndsItsConnections verifies that a connection outlives the listener but not Forward's context, and that
+// Forward then returns.
 func TestForwardEndsItsConnections(t *testing.T) {
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,13 +19,14 @@ const (
 	ControlAttach = 'a' // frames follow in both directions until the container exits
 )
 
-// A frame is its type (one byte), the length of its payload (four bytes, big endian) and the payload.
+// Types of frames. A frame consists of its type (one byte), the length of its payload (four bytes, big endian) and the
+// payload.
 const (
-	FrameStdin      = 0 // to the command
-	FrameStdout     = 1 // from the command
-	FrameStderr     = 2 // from the command
-	FrameStdinClose = 3 // the client sends no more input
-	FrameResize     = 4 // to the terminal: rows and columns, two bytes each, big endian
+	FrameStdin      = 0 // input for the command
+	FrameStdout     = 1 // standard output of the command
+	FrameStderr     = 2 // standard error of the command
+	FrameStdinClose = 3 // end of the input from the client
+	FrameResize     = 4 // new size of the terminal: rows and columns, two bytes each, big endian
 )
 
 // maxFrame is the largest payload of a frame, in bytes.
@@ -99,7 +100,7 @@ type control struct {
 	stdin     *os.File // write end of the command's input, or its terminal; nil without stdin
 	terminal  *os.File // nil without one
 	stdinOnce bool
-	pid       int // the command
+	pid       int // of the command
 	ended     atomic.Bool
 }
 
@@ -135,7 +136,7 @@ func accept(l *os.File) (*os.File, error) {
 }
 
 // serve answers clients until the listener fails. It does not wait for the clients, which may stay attached or silent
-// for any time. They all disconnect when the process exits, and no state is lost, because it is only in files.
+// for any time. They all disconnect when the process exits. No state is lost, because all state is in files.
 func (c *control) serve(l *os.File) {
 	for {
 		conn, err := accept(l)

@@ -122,7 +122,7 @@ func (r *rootfs) device(e fs.DirEntry) error {
 	return nil
 }
 
-// ownDevices are the entries of /dev that are not the host's: dev creates new ones or none.
+// ownDevices are the names of the entries that dev does not take from the host's /dev. It creates some of them anew.
 var ownDevices = map[string]bool{"shm": true, "mqueue": true, "pts": true, "ptmx": true, "console": true, "log": true}
 
 // isPublicDevice reports whether every container may have a device: a character device that is not a terminal of the

@@ -113,7 +113,8 @@ func (c *container) dropPrivileges() error {
 	if err := Confine(c.spec); err != nil {
 		return err
 	}
-	// If the container has no PID namespace, its orphans would become children of the host's init.
+	// Without this setting, the orphans of a container without a PID namespace would become children of the host's
+	// init.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ func (c *container) writeExit(e Exit) {
 // killRemaining kills the remaining processes of the container: all processes of the PID namespace if the container has
 // one, and otherwise the shim's descendants. Orphans become children of the shim, which is their subreaper.
 func killRemaining() {
-	if os.Getpid() == 1 { // in another PID namespace, kill(-1) would kill every process of the machine
+	if os.Getpid() == 1 { // the container has a PID namespace; in a shared one, kill(-1) would kill processes of others
 		_ = unix.Kill(-1, unix.SIGKILL)
 		return
 	}

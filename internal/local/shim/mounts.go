@@ -25,8 +25,8 @@ var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true
 // Containers see the directories below these mounts.
 const CoverSource = "t9k-local"
 
-// hostMounts lists the mounts that an overlay of / does not show, parents first. It omits mounts in the directories in
-// except.
+// hostMounts lists the mounts of the host that a container sees, parents first: / and the mounts that an overlay of /
+// does not show. It omits mounts in the directories in except.
 func hostMounts(except []string) ([]hostMount, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -35,7 +35,7 @@ func hostMounts(except []string) ([]hostMount, error) {
 	return parseMounts(string(b), except), nil
 }
 
-// parseMounts selects the mounts of a mountinfo table for hostMounts.
+// parseMounts returns the mounts of a mountinfo table that hostMounts lists.
 func parseMounts(table string, except []string) (out []hostMount) {
 	seen, rootDevice := map[string]bool{}, ""
 	for line := range strings.Lines(table) {

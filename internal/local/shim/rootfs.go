@@ -15,16 +15,16 @@ import (
 )
 
 // rootfs builds a container's root from the host's. The root is an overlay, so that the container's writes go to a
-// separate layer. In a user namespace, the kernel denies an overlay of a tree that contains mounts. In this case, each
-// directory above the mounts is rebuilt, and each part below gets a separate overlay. Parts that no overlay can show
-// are bound read-only. Nothing is ever written to the host's files.
+// separate layer. In a user namespace, the kernel denies an overlay of a tree that contains mounts. In this case,
+// rootfs rebuilds each directory above the mounts and mounts a separate overlay for each part below. It binds parts
+// that no overlay can show read-only. Nothing is ever written to the host's files.
 type rootfs struct {
 	spec    *Spec
 	dir     string // the container's directory
 	root    string // where the new root is being built
 	host    []hostMount
 	layers  int
-	base    []int // the mounts that make up the root, for ReadOnlyRoot
+	base    []int // file descriptors of the mounts that make up the root, for ReadOnlyRoot
 	remarks []string
 }
 
@@ -35,7 +35,7 @@ func (r *rootfs) build() error {
 		return err
 	}
 	r.root = path.Join(r.dir, "root")
-	// The sources are opened before the mounts become slaves, because a bidirectional mount must stay a peer of the
+	// The shim opens the sources before the mounts become slaves, because a bidirectional mount must stay a peer of the
 	// host's.
 	sources, err := openSources(r.spec.Mounts)
 	if err != nil {

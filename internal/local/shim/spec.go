@@ -45,7 +45,7 @@ type Spec struct {
 	LogPath   string // path of the CRI log on the host; empty for none
 	TTY       bool
 	Stdin     bool // keep standard input open for attach; otherwise it is /dev/null
-	StdinOnce bool // close it when the first attached client disconnects
+	StdinOnce bool // close standard input when an attached client disconnects or ends its input
 
 	Mounts []Mount  // in the order in which they are mounted
 	Shm    string   // host directory for /dev/shm
