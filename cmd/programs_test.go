@@ -25,6 +25,7 @@ func TestServersStartNoPrograms(t *testing.T) {
 			}
 			own++
 			for _, way := range []string{"os/exec", "syscall", "golang.org/x/sys/unix", "plugin"} {
+				// The main package of the console imports syscall only for the name of a signal.
 				namesSignals := way == "syscall" && pkg == ours+"cmd/t9k-console"
 				if slices.Contains(strings.Fields(imports), way) && !namesSignals {
 					t.Errorf("%s has %s, which imports %s", name, pkg, way)

@@ -63,8 +63,8 @@ func callAt(o *unstructured.Unstructured, address string) error {
 // DefaultQueue returns the Queue "default", which the operator creates if it does not exist.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
 
-// admissionRules are the names of the files with the admission policies of queues, each followed by those of its
-// bindings.
+// admissionRules names the files scheduler/admission_NAME.yaml with the admission policies of queues. The bindings of a
+// policy follow the policy.
 var admissionRules = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
 	"requested_by", "requested_by_binding", "noted", "noted_binding", "require_queue", "require_queue_binding", "default_queue", "default_queue_binding"}
 
@@ -99,8 +99,8 @@ func UserRoles() ([]*unstructured.Unstructured, error) {
 // SchedulerClusterRole returns the ClusterRole that the t9k-scheduler needs in addition to the roles of kube-scheduler.
 func SchedulerClusterRole() (*unstructured.Unstructured, error) { return read("scheduler/role.yaml") }
 
-// SchedulerRole returns the role of SchedulerClusterRole and its binding to a user, for a scheduler outside of the
-// cluster.
+// SchedulerRole returns the role of SchedulerClusterRole and a ClusterRoleBinding that grants the role to a user, for a
+// scheduler outside of the cluster.
 func SchedulerRole(user string) ([]*unstructured.Unstructured, error) {
 	role, err := SchedulerClusterRole()
 	if err != nil {

@@ -113,8 +113,8 @@ func tableOfCodes(t *testing.T, guide string) []rowOfCodes {
 	return rows
 }
 
-// outcome returns what the table says about a job whose only replica ends with the exit code: restart, succeeded or
-// failed.
+// outcome returns what the engine does with a job whose only replica ends with the exit code, in the words of the
+// table: restart, succeeded or failed.
 func outcome(job *engine.Job, code int32) string {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	start := engine.Next(job, engine.Seen{Now: now, Status: &batch.JobStatus{}}, engine.Config{})

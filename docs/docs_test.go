@@ -181,7 +181,7 @@ func placesOfAKind(t *testing.T) []string {
 	return places
 }
 
-// generated reports whether a file is written by `make generate` or is test data.
+// generated reports whether a file is written by `make generate`, or is a test or test data.
 func generated(path string) bool {
 	return strings.HasSuffix(path, "_test.go") || strings.Contains(path, "zz_generated") || strings.Contains(path, "testdata/") ||
 		strings.HasPrefix(path, "api/applyconfiguration/") || strings.HasPrefix(path, "config/crd/batch.") || path == "config/rbac/role.yaml" ||

@@ -1,4 +1,4 @@
-// Command t9k-operator runs the controllers of TensorStack Batch.
+// Command t9k-operator runs the controllers and webhooks of TensorStack Batch.
 package main
 
 import (

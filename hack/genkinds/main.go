@@ -125,8 +125,8 @@ func (g generator) crds() error {
 	return g.write(dir+"/kustomization.yml", list.String())
 }
 
-// row matches a list of resources in a manifest: the text before the list, and the comment that names the resources in
-// it.
+// row matches a list of resources in a manifest. Its groups are the text before the list, the comment after the list,
+// and the name of the resources in this comment.
 var row = regexp.MustCompile(`(?m)^( *resources: )\[[^]]*\](  # generated: (.*))$`)
 
 // rows fills in the lists of resources that match row, such as those of webhooks and admission policies.

@@ -104,8 +104,8 @@ func testsOfKinds(t *testing.T, root string) []string {
 	return packages
 }
 
-// cloneDir returns an empty directory for the clone. It is always the same for one checkout, because Go's build cache
-// identifies packages by directory.
+// cloneDir returns an empty directory for the clone. The directory is always the same for one checkout, because Go's
+// build cache identifies packages by directory.
 func cloneDir(t *testing.T, source string) string {
 	t.Helper()
 	dir := filepath.Join(source, "bin", "newkind")
@@ -132,8 +132,8 @@ func cloneDir(t *testing.T, source string) string {
 	return dir
 }
 
-// namedEverywhere checks that every file that names all other kinds names the new kind. Tests may name each of them,
-// but not in one list.
+// namedEverywhere checks that every file that names all other kinds names the new kind. Tests may name single kinds,
+// but must not list all of them.
 func namedEverywhere(t *testing.T, root string) {
 	t.Helper()
 	found := 0

@@ -8,7 +8,7 @@ import (
 )
 
 // TestJobsAboveTheDefaultLimitAreSent verifies that the program sends jobs of any size to the cluster, because the
-// cluster enforces its own limit.
+// cluster enforces its own limit, and that "validate" applies the default limit.
 func TestJobsAboveTheDefaultLimitAreSent(t *testing.T) {
 	manifest, err := clitest.LargeJob(t).Raw.MarshalJSON()
 	if err != nil {

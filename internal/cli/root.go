@@ -1,6 +1,6 @@
 // Package cli is the command line t9k, which runs, shows and controls jobs on any cluster. Each verb is a package below
 // this one, package kit provides what they share, and this package assembles them. To add a verb, write a package with
-// a Command and add it in command.
+// a function Command, and add a call of it to the function command.
 package cli
 
 import (

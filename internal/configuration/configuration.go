@@ -38,7 +38,8 @@ func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error
 	return settings, nil
 }
 
-// Operator reads the operator's settings from YAML or JSON; an empty text sets no field.
+// Operator reads the operator's settings from YAML or JSON. A field that the text does not set gets its default, so an
+// empty text yields the defaults.
 func Operator(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
 	c := &configv1alpha1.OperatorConfiguration{}
 	if len(text) > 0 {
@@ -50,8 +51,9 @@ func Operator(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
 	return c, validateOperator(c).ToAggregate()
 }
 
-// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON; an empty text sets no field. Errors name
-// fields relative to path, which is the path of the arguments in their file.
+// GangArgs reads the arguments of the scheduler's plugin from YAML or JSON. A field that the text does not set gets its
+// default, so an empty text yields the defaults. In errors, path is the beginning of the names of fields: the path of
+// the arguments in their file.
 func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error) {
 	a := &configv1alpha1.T9kGangArgs{}
 	if len(text) > 0 {
@@ -63,8 +65,8 @@ func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error
 	return a, validateGang(a, path).ToAggregate()
 }
 
-// decode reads text into an object of a kind. Unknown and repeated fields are errors. Errors name fields relative to
-// path, which may be nil.
+// decode reads text into an object of a kind. Unknown and repeated fields are errors. In errors, path, which may be
+// nil, is the beginning of the names of fields.
 func decode(text []byte, into any, kind string, path *field.Path) error {
 	data, err := yaml.YAMLToJSONStrict(text) // detects duplicate fields
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	configv1alpha1 "tensorstack.dev/batch/api/config/v1alpha1"
 )
 
-// Console reads the console's settings from YAML or JSON; an empty text sets no field. A field that the text does not
-// set gets its default.
+// Console reads the console's settings from YAML or JSON. A field that the text does not set gets its default, so an
+// empty text yields the defaults.
 func Console(text []byte) (*configv1alpha1.ConsoleConfiguration, error) {
 	c := &configv1alpha1.ConsoleConfiguration{}
 	if len(text) > 0 {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Names returns at most n of the names that are similar to wanted, the most similar first. A name is similar if it
-// begins with wanted, which then needs two letters, or if at most about one edit for every three letters of wanted
-// turns wanted into the name. Case does not matter.
+// Names returns at most n of the names that are similar to wanted, the most similar first. A name is similar if few
+// edits turn wanted into the name: one, or about one for every three letters of wanted. A name that begins with wanted
+// is also similar if wanted has at least two letters. Case does not matter.
 func Names(wanted string, names []string, n int) []string {
 	type candidate struct {
 		name     string

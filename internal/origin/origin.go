@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Same reports whether a request was caused by a page with one of the given origins, or by the user. For GET and HEAD,
-// it also accepts a navigation from another page, such as a link, and requests without an Origin and a Sec-Fetch-Site
-// header, which programs other than browsers send.
+// Same reports whether a page with one of the given origins has caused a request. For GET and HEAD, it also accepts
+// requests that the user has caused, for example with a bookmark, navigations from other pages, such as links, and
+// requests with neither an Origin nor a Sec-Fetch-Site header, which programs other than browsers send.
 func Same(r *http.Request, origins ...string) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Get("Origin")

@@ -206,7 +206,7 @@ func recorded(t *testing.T) string {
 	return load
 }
 
-// seriesOf returns the series of a metric.
+// seriesOf returns the series of a metric as lines of a promql `load` command.
 func seriesOf(name string, m *dto.Metric) string {
 	growing := func(name string, value float64, labels ...string) string {
 		return fmt.Sprintf("  %s 0+%gx%d\n", selector(name, m, labels...), value/samples, samples)

@@ -49,9 +49,8 @@ func operatorImage(t *testing.T, r *release) string {
 	return sum
 }
 
-// TestBuildsOfAnImageAreTheSame builds the image of the operator twice: from this folder, and from a copy of the source
-// in another folder. It verifies that both archives are equal, which also shows that a build does not depend on its
-// folder.
+// TestBuildsOfAnImageAreTheSame verifies that two builds of the operator's image are equal, and that a build does not
+// depend on its folder: the second build is from a copy of the source in another folder.
 func TestBuildsOfAnImageAreTheSame(t *testing.T) {
 	platform := "linux/" + runtime.GOARCH
 	first := operatorImage(t, realRelease(t, "../..", platform))

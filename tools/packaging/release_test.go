@@ -183,9 +183,9 @@ func checkImages(t *testing.T, r *release) {
 	}
 }
 
-// TestImagesComeWithTheirValues verifies that the chart uses exactly the images beside which the values are written,
-// also if the version consists of digits, as an abbreviated commit may, and if the names of the images have another
-// prefix.
+// TestImagesComeWithTheirValues verifies that the chart, with the values that are written beside the images, uses
+// exactly these images. The version may consist of digits, as an abbreviated commit can, and the names of the images
+// may have another prefix.
 func TestImagesComeWithTheirValues(t *testing.T) {
 	for _, version := range []string{"v0.1.0", "0123456", "12e4567", "v0.1.0-3-gabcdef0-dirty"} {
 		r := newRelease(t, nil, "-version", version, "-registry", "registry.example.com/mine")

@@ -32,7 +32,7 @@ func addRules(doc *yaml.Node, rules []kinds.SchemaRule) error {
 	return nil
 }
 
-// extend adds rules to a schema.
+// extend appends to a schema the rules that the schema does not have yet.
 func extend(schema *yaml.Node, rules []kinds.SchemaRule) error {
 	list := child(schema, validations)
 	if list == nil {

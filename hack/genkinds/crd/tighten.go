@@ -5,8 +5,8 @@ import "go.yaml.in/yaml/v3"
 // name is the pattern of a DNS label.
 const name = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
-// tighten adds requirements to the schema of a pod template: some that the API server has for every pod and that the
-// schema generated from Kubernetes' types lacks. Schema checks cost almost nothing, whereas a CEL rule that reads a
+// tighten adds to the schema of a pod template some requirements that the API server has for every pod. The schema that
+// is generated from Kubernetes' types lacks them. Schema checks cost almost nothing, whereas a CEL rule that reads a
 // template costs about half a millisecond for each write.
 func tighten(template *yaml.Node) {
 	require(template, "spec")

@@ -41,7 +41,7 @@ var ErrNone = errors.New("no console with an archive is named: name its address 
 type Client struct {
 	web  *http.Client
 	base *url.URL
-	// Namespace is the namespace of the kubeconfig's current context.
+	// Namespace is the default namespace: the value of -n, or else the namespace of the kubeconfig's context.
 	Namespace string
 }
 
@@ -96,8 +96,8 @@ func Connect(p *kit.Program, o Options) (*Client, error) {
 	if cluster.Config.Impersonate.UserName != "" {
 		return nil, errors.New("history cannot be read as another user: leave out --as")
 	}
-	// The console is a different server from the API server, so only the credentials of the client configuration are
-	// used.
+	// The console is a different server from the API server: it gets the user's credentials, but the client uses
+	// neither the TLS configuration nor the proxy of the API server.
 	config := rest.AnonymousClientConfig(cluster.Config)
 	config.TLSClientConfig = to.tls
 	config.Host = to.base.Host

@@ -11,7 +11,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Main is cli.Main, which the packages of the verbs cannot import.
+// Main is the type of cli.Main. Tests pass the function to Call, because this package cannot import package cli: cli
+// imports the verbs, whose tests import this package.
 type Main func(ctx context.Context, args []string, streams genericiooptions.IOStreams) int
 
 // Call runs the program with an empty home directory and without a cluster. It returns the program's output and exit

@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// LargeJob returns a job with more replicas than admission accepts by default. The operator of a cluster may accept
-// them.
+// LargeJob returns a job with more replicas than admission accepts by default. A cluster accepts the job if its
+// operator is configured with a higher limit.
 func LargeJob(t testing.TB) *kit.Job {
 	t.Helper()
 	k, err := kinds.ByName("GenericJob")

@@ -66,7 +66,7 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 }
 
 // convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields whose conversion is
-// not exact. The errors describe documents that cannot be read and fields that cannot be converted.
+// not exact. problems describes the documents that cannot be read and the fields that cannot be converted.
 func convertAll(p *kit.Program, files []string) (all []manifest.Doc, problems []string, err error) {
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile
@@ -99,8 +99,8 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, problems []
 	return all, problems, nil
 }
 
-// convertOne replaces the Kubeflow job in a document by its conversion. It returns the errors if the job cannot be
-// converted.
+// convertOne replaces the Kubeflow job in a document by its conversion. If the job cannot be converted, it leaves the
+// document unchanged and returns the reasons.
 func convertOne(p *kit.Program, d *manifest.Doc) (problems []string) {
 	line := func(n convert.Note) string { return d.At(n.Path, n.Message).String() }
 	job, notes, err := convert.Job(d.Object)

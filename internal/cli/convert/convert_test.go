@@ -24,8 +24,8 @@ func TestConvertWritesTheNewForm(t *testing.T) {
 	}
 }
 
-// TestConvertedManifestsAreValid verifies that the converted form of every test manifest is valid, including the
-// schema's rules.
+// TestConvertedManifestsAreValid verifies that "t9k validate" accepts the converted form of every test manifest of
+// internal/convert.
 func TestConvertedManifestsAreValid(t *testing.T) {
 	t.Chdir("..")
 	files, err := filepath.Glob("../convert/testdata/*.yaml")

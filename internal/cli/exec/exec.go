@@ -166,7 +166,7 @@ func replicaOf(j *kit.Job, o *options) (pod, container string, err error) {
 	return engine.ReplicaName(normal.Name, r.Name, o.rank), r.Container, nil
 }
 
-// runs returns an error that explains why no command can run in a pod; nil if one can.
+// runs returns nil if commands can run in a pod, or else an error that explains why they cannot.
 func runs(ctx context.Context, c *kit.Cluster, j *kit.Job, pod string) error {
 	p, err := c.Core.Pods(j.GetNamespace()).Get(ctx, pod, metav1.GetOptions{})
 	switch {

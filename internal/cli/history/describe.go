@@ -171,8 +171,8 @@ as far as it could be read before the pod was deleted. worker-0#2 is the second 
 	return cmd
 }
 
-// merged returns the lines of all logs, sorted by time. Each line begins with the name of its replica. A line without a
-// time stays behind the line before it.
+// merged returns the lines of all logs, sorted by time. Each line begins with its source, as archive.LogText.Source
+// returns it. A line without a time stays behind the line before it.
 func merged(logs []archive.LogText, timestamps bool) []string {
 	type line struct {
 		at   time.Time

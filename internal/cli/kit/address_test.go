@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// TestAddressTakesTheNamesOfTheDefinitions verifies that jobs have addresses with every name that kubectl accepts for
-// their kind.
+// TestAddressTakesTheNamesOfTheDefinitions verifies that ParseAddress accepts every name of a kind that kubectl
+// accepts.
 func TestAddressTakesTheNamesOfTheDefinitions(t *testing.T) {
 	for i := range kinds.All {
 		kind := &kinds.All[i]

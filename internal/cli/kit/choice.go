@@ -13,13 +13,14 @@ import (
 
 // Choice selects jobs of a namespace without their names: by labels, or all jobs.
 type Choice struct {
-	// Labels is a label selector in kubectl's format. Empty means that jobs are selected by name.
+	// Labels is a label selector in kubectl's format. If it is empty and All is false, jobs are selected by name.
 	Labels string
 	// All selects every job.
 	All bool
 }
 
-// AddChoiceFlags adds the flags -l and --all, which replace the names of jobs. all is the help text of --all.
+// AddChoiceFlags adds the flags -l and --all, which replace the names of jobs. It sets cmd.Args to a function that
+// accepts either names or one of the flags. all is the help text of --all.
 func AddChoiceFlags(cmd *cobra.Command, o *Choice, all string) {
 	AddLabelFlag(cmd, &o.Labels)
 	cmd.Flags().BoolVar(&o.All, "all", false, all)

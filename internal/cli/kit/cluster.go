@@ -38,7 +38,7 @@ type Cluster struct {
 	Name string
 }
 
-// ErrNoCluster means that neither a flag nor a kubeconfig names a cluster.
+// ErrNoCluster means that neither a flag nor a kubeconfig names a cluster, and that no embedded cluster runs.
 var ErrNoCluster = errors.New("no cluster: there is no kubeconfig and no embedded cluster runs")
 
 // Connect selects the cluster and creates its clients. It sends no request.

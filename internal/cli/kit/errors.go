@@ -13,17 +13,19 @@ import (
 
 // Exit codes other than 0.
 const (
+	// ExitFailed is the exit code for every error, and for jobs that have failed.
 	ExitFailed = 1
 	// ExitInterrupted is the exit code that shells expect of a program that Ctrl-C has stopped.
 	ExitInterrupted = 130
 )
 
-// ExitError exits the program with an exit code. Err is nil if everything has already been reported.
+// ExitError makes the program exit with Code. Err is nil if everything has already been reported.
 type ExitError struct {
 	Code int
 	Err  error
 }
 
+// Error returns the text of Err or, if Err is nil, the exit code as text.
 func (e *ExitError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -31,6 +33,7 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
+// Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
 // Explain returns the text of an error, with advice if there is any.

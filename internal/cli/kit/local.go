@@ -28,7 +28,8 @@ func localDir(name string) (string, error) {
 	return filepath.Join(base, "t9k", "local", name), nil
 }
 
-// localKubeconfig returns the path of the kubeconfig of a running embedded cluster.
+// localKubeconfig returns the path of the kubeconfig of an embedded cluster. It returns an error if the cluster does
+// not exist or does not run.
 func localKubeconfig(name string) (string, error) {
 	dir, err := localDir(name)
 	if err != nil {

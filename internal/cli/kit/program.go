@@ -58,7 +58,7 @@ func (p *Program) AddFlags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("context", p.completeContexts)
 }
 
-// Named replaces "t9k" in a text by the program's name.
+// Named returns a text in which the program's name replaces "t9k".
 func (p *Program) Named(text string) string {
 	return callsItself.ReplaceAllString(text, "${1}"+p.Name+" ")
 }

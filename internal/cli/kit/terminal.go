@@ -44,8 +44,8 @@ func (t *Terminal) Width() int {
 	return width
 }
 
-// Raw puts the terminal into raw mode while f runs. f receives the terminal's sizes; the queue ends when f returns or
-// ctx is done.
+// Raw puts the terminal into raw mode while f runs. f receives a queue of the terminal's sizes, which ends when f
+// returns or ctx is done.
 func (t *Terminal) Raw(ctx context.Context, f func(remotecommand.TerminalSizeQueue) error) error {
 	state, err := term.MakeRaw(t.fd)
 	if err != nil {

@@ -64,7 +64,7 @@ func (c *Cluster) PodMetadataSource(j *Job) (watch.Source, error) {
 	return podSource(j.Selector(), client.Resource(podResource).Namespace(j.GetNamespace())), nil
 }
 
-// podSource returns a source that watches the pods that match a label selector with a given client.
+// podSource returns a source that uses the client pods to watch the pods that match a label selector.
 func podSource[L runtime.Object](labels string, pods interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
@@ -94,7 +94,7 @@ func (w *WatchedJob) Over() bool {
 	return finished || w.Deleted
 }
 
-// Take applies a change to the job.
+// Take applies a change to the job. The change must not be of the type Lost or Back.
 func (w *WatchedJob) Take(change watch.Change) error {
 	var raw *unstructured.Unstructured
 	for _, o := range change.Objects {

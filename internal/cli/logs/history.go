@@ -19,10 +19,10 @@ import (
 type history struct {
 	// ends describes how earlier attempts ended, by the name of the replica's pod.
 	ends map[string][]string
-	// plain holds events about ended attempts that have no readable annotation with the ends, because an older operator
-	// wrote them.
+	// plain holds events about ended attempts that have no readable annotation with the ends, such as events of an
+	// older operator.
 	plain []corev1.Event
-	// statuses holds the statuses of replicas by the same names.
+	// statuses holds the statuses of replicas, by the name of the replica's pod.
 	statuses map[string]*batch.ReplicaStatus
 }
 

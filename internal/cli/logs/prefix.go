@@ -11,8 +11,9 @@ import (
 // prefixer prints lines with the names of their replicas to a writer that does not escape them. It is safe for
 // concurrent use.
 type prefixer struct {
-	out        io.Writer
-	style      view.Style
+	out   io.Writer
+	style view.Style
+	// width is the width to which the names are padded.
 	width      int
 	timestamps bool
 	// raw disables escaping of the replicas' output.
@@ -40,6 +41,6 @@ func (p *prefixer) emit(l output.Line) {
 func (p *prefixer) write(line string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// The error is ignored: if the reader of the output is gone, the next request fails or a signal stops the program.
+	// The error is ignored: if the reader of standard output is gone, SIGPIPE stops the program.
 	_, _ = io.WriteString(p.out, line)
 }

@@ -1,5 +1,5 @@
-// Package output reads the output of a job's replicas while they run, across restarts. The verbs logs and run share it.
-// Start reading at Streamer.
+// Package output reads the output of a job's replicas while they run, across restarts. The verb logs and package
+// progress use it. Start reading at Streamer.
 package output
 
 import (
@@ -15,6 +15,7 @@ type Line struct {
 	selection.Replica
 	// Time is the time at which the replica wrote the line; zero for a remark.
 	Time time.Time
+	// Text is the line without its line break.
 	Text string
 	// Remark is true for a line about the output that this program adds.
 	Remark bool

@@ -20,6 +20,7 @@ import (
 type Pod struct {
 	*corev1.Pod
 	selection.Replica
+	// Container is the name of the container whose log is read.
 	Container string
 	// Attempt is the number of the replica's attempt to which the pod belongs, counted from 0.
 	Attempt int

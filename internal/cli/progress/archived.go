@@ -14,7 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/view"
 )
 
-// archivedTail prints the last lines of the log of a replica whose pod is gone, if there is an archive that has them.
+// archivedTail prints the last lines of the log of a replica whose pod is gone. If no archive has them, it prints that
+// the log is gone too.
 func (d *display) archivedTail(ctx context.Context, j *kit.Job, replica, container string) {
 	lines := d.archived(ctx, j, replica, container)
 	if len(lines) == 0 {

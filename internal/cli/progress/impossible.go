@@ -23,7 +23,8 @@ func impossible(s *batch.JobStatus) string {
 
 const impossibleNotice = "can never start with the present quota and nodes; it waits until they change"
 
-// takeImpossible warns once about a job that can never start. If the options request it, it returns an error.
+// takeImpossible warns when the scheduler begins to report that a job can never start. If Options.FailIfImpossible is
+// set, it returns an error instead.
 func (d *display) takeImpossible(t *track) error {
 	message := impossible(t.Status())
 	defer func() { t.impossible = message != "" }()

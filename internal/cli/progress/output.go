@@ -58,8 +58,8 @@ func (l Logs) shows() bool { return l == AllLogs || l == FirstLogs }
 
 // Limits of the output of running replicas.
 const (
-	// paneLines is the largest number of lines of output below the live view. paneShare limits them to this fraction of
-	// the terminal's height: one third.
+	// paneLines is the largest number of lines of output below the live view. They take at most 1/paneShare of the
+	// terminal's height.
 	paneLines = 10
 	paneShare = 3
 	// drainTimeout limits the time for which the rest of the output is read after the jobs have finished.
@@ -82,7 +82,7 @@ type outputs struct {
 	lines     chan jobLine
 	// width is the length of the longest name.
 	width int
-	// last holds the last lines, for a terminal.
+	// last holds the last lines for the live view of a terminal, at most paneLines, the newest at the end.
 	last []view.OutputLine
 }
 
@@ -109,7 +109,8 @@ func (d *display) startOutputs(ctx context.Context, observe func(topic)) {
 	}
 }
 
-// before returns what precedes the name of a replica of a job in a line of output: the job, if there are several.
+// before returns the text before a replica's name in a line of output: the address of the job and a space if several
+// jobs are watched, and otherwise nothing.
 func (d *display) before(t *track) string {
 	if len(d.tracks) > 1 {
 		return t.Ref() + " "
@@ -176,7 +177,8 @@ func (d *display) takeOutputPods(ctx context.Context, n update) {
 		s.TakePods(ctx, n.Change)
 		return
 	}
-	for _, r := range s.Selection.Replicas() { // a user may not be allowed to read pods
+	// The error, such as a missing permission to read pods, is shown once, for the first replica.
+	for _, r := range s.Selection.Replicas() {
 		d.takeLine(jobLine{output.Line{Replica: r, Text: output.Missing(n.Err), Remark: true}, d.before(n.About.track) + r.String()})
 		return
 	}

@@ -1,5 +1,5 @@
 // Package progress shows the progress of jobs until they finish: as a live view on a terminal, and otherwise as one
-// line per transition. The verbs run and get --watch use it. Start reading at Watch.
+// line per transition. The verbs run, rerun and get --watch use it. Start reading at Watch.
 package progress
 
 import (
@@ -372,7 +372,7 @@ func (d *display) detached(left []*track) error {
 	return &kit.ExitError{Code: kit.ExitInterrupted}
 }
 
-// continueText says that the jobs continue.
+// continueText returns a text that says that the jobs continue.
 func continueText(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " continues"

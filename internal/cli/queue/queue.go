@@ -1,4 +1,5 @@
-// Package queue implements "t9k queue", which shows the queues of the t9k-scheduler and the jobs that wait in them.
+// Package queue implements "t9k queue", which shows the queues of the t9k-scheduler and the groups of pods that wait in
+// them.
 package queue
 
 import (

@@ -28,7 +28,8 @@ type target struct {
 type applier struct {
 	*kit.Program
 	cluster *kit.Cluster
-	quiet   bool
+	// quiet suppresses the line about each applied or deleted object.
+	quiet bool
 	// replace deletes existing jobs before the manifest's jobs are applied.
 	replace bool
 	// others are applied before jobs, which may need them.
@@ -103,7 +104,8 @@ func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	return jobs, nil
 }
 
-// tryAll applies all jobs as dry runs. It returns the first error that accepted does not accept.
+// tryAll applies all jobs as dry runs. It returns the first error for which accepted returns false, or
+// kit.ErrNotInstalled if the cluster does not serve a kind of job.
 func (p *applier) tryAll(ctx context.Context, accepted func(error) bool) error {
 	for _, t := range p.jobs {
 		_, err := p.try(ctx, t)
@@ -118,7 +120,7 @@ func (p *applier) tryAll(ctx context.Context, accepted func(error) bool) error {
 	return nil
 }
 
-// try applies a job as a dry run. A job that will be replaced is tried as a new one, under a generated name of the same
+// try applies a job as a dry run. With replace, a job is tried as a new one, under a placeholder name of the same
 // length, because a live job accepts fewer changes.
 func (p *applier) try(ctx context.Context, t target) (*unstructured.Unstructured, error) {
 	if name := t.Object.GetName(); p.replace && name != "" {

@@ -34,11 +34,11 @@ type composer struct {
 	env                      []string
 	// command is the command line after the double dash.
 	command []string
-	// set holds the names of the flags on the command line.
+	// set holds the composer's flags that the command line sets, such as --image.
 	set []string
 }
 
-// composeFlags are the flags of a composer.
+// composeFlags are the names of the composer's flags.
 var composeFlags = []string{"name", "image", "kind", "queue", "gpus", "cpu", "memory", "replicas", "env"}
 
 // defaultGPU is the resource that --gpus means unless the flag names another one.
@@ -74,7 +74,7 @@ func (c *composer) take(cmd *cobra.Command, args []string) (files []string) {
 // used reports whether the command line describes a job without a manifest.
 func (c *composer) used() bool { return len(c.set) > 0 || len(c.command) > 0 }
 
-// composedKinds returns the kinds of job that flags can describe, by the value of --kind: pytorch for a
+// composedKinds returns the kinds of job that flags can describe, by the value of --kind, such as pytorch for
 // PyTorchTrainingJob.
 func composedKinds() map[string]*kinds.Kind {
 	all := map[string]*kinds.Kind{}
@@ -87,8 +87,8 @@ func composedKinds() map[string]*kinds.Kind {
 
 func composedKindNames() []string { return slices.Sorted(maps.Keys(composedKinds())) }
 
-// mainContainer returns the name of the main container of a kind of job. In training jobs, it is the name of the
-// framework.
+// mainContainer returns the name of the main container of a kind of job: the name of the framework in training jobs,
+// and "main" in other jobs. flag is the value of --kind.
 func mainContainer(flag string, kind *kinds.Kind) string {
 	if strings.EqualFold(kind.Name, flag+"TrainingJob") {
 		return flag

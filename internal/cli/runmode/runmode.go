@@ -27,7 +27,8 @@ const (
 type Options struct {
 	output kit.Format
 	choice kit.Choice
-	// Done completes the sentence "genericjob/x …". Already replaces it if nothing changes.
+	// Done completes the sentence "genericjob/x …". Already replaces Done if the switch already has the requested
+	// value.
 	Done, Already string
 }
 
@@ -92,8 +93,8 @@ func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s 
 	return nil
 }
 
-// switchedOn returns the value of a switch as the controller reads it: the older spelling applies if the newer one is
-// unset.
+// switchedOn returns the value of a switch as the controller reads it: the older spelling, enable, applies only if
+// enabled is unset.
 func switchedOn(u *unstructured.Unstructured, s Switch) bool {
 	for _, spelling := range []string{"enabled", "enable"} {
 		if on, found, err := unstructured.NestedBool(u.Object, "spec", "runMode", string(s), spelling); found && err == nil {

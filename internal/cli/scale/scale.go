@@ -189,7 +189,8 @@ func reportScaled(p *kit.Program, before, after *kit.Job) error {
 	return nil
 }
 
-// beyond names the replicas that a job has and another one with the same roles does not have; empty if there are none.
+// beyond names the replicas that job has and other, which has the same roles, lacks. It returns an empty text if there
+// are none.
 func beyond(job, other *engine.Job) string {
 	var parts []string
 	for i := range job.Roles {
@@ -228,7 +229,7 @@ func completeScale(p *kit.Program) kit.Completion {
 	}
 }
 
-// sizesOf returns the sizes that a job accepts, unless there are too many.
+// sizesOf returns the sizes that a job accepts; none if there are more than sizesOffered.
 func sizesOf(j *kit.Job) ([]string, error) {
 	normal, err := scalable(j)
 	if err != nil || normal.Elastic.Max-normal.Elastic.Min >= sizesOffered {

@@ -18,7 +18,7 @@ import (
 type Replica struct {
 	Role string
 	Rank int
-	// Index is the index of the replica in the job, by role and rank.
+	// Index is the replica's position among all replicas of the job, counted from 0 by role and rank.
 	Index int
 }
 
@@ -132,8 +132,8 @@ func parseRanks(list []string) ([]int, error) {
 	return ranks, nil
 }
 
-// Find returns the selected replica and container of a pod. selected is false for any other pod. If an init container
-// failed, it is the container, unless the user has named another one.
+// Find returns the selected replica and container of a pod. selected is false for any other pod. container is the init
+// container that failed, if there is one and the flags name no container.
 func (s *Selection) Find(p *corev1.Pod) (r Replica, container string, selected bool) {
 	rank, err := strconv.Atoi(p.Labels[batch.LabelReplicaRank])
 	if err != nil {

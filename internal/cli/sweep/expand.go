@@ -31,7 +31,7 @@ type member struct {
 	object *unstructured.Unstructured
 	// job is the job as the cluster stores it; nil before it is created and once it is deleted.
 	job *kit.Job
-	// deleted is true if the job was deleted.
+	// deleted is true once the driver has seen that the job was deleted. The driver does not create the job again.
 	deleted bool
 }
 
@@ -80,7 +80,8 @@ func readTemplate(open manifest.Opener, checker *manifest.Checker, file, name st
 	return t, nil
 }
 
-// expand returns the sweep with a job for each combination of the parameters. It returns an error if a job has errors.
+// expand returns the sweep with a job for each combination of the parameters. It returns an error if a job has errors
+// or if two jobs get the same name.
 func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, error) {
 	p := &plan{name: t.sweep, kind: t.kind, parameters: parameters}
 	taken := map[string]settings{}
@@ -106,7 +107,7 @@ func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, e
 	return p, nil
 }
 
-// check returns an error with the errors of one job of the sweep.
+// check returns the errors of one job of the sweep as one error; nil if there are none.
 func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s settings) error {
 	result, err := t.checker.Check(ctx, t.Become(u))
 	if err != nil {
@@ -125,8 +126,8 @@ func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s se
 	return nil
 }
 
-// decideTypes determines which values that consist of one parameter become a number or a boolean: those for which the
-// job with the settings s then has fewer errors than with a string.
+// decideTypes determines which values that consist of one parameter become a number or a boolean. It tries each of them
+// with the settings s, and changes the type of the value if the job then has fewer errors than with a string.
 func (t *template) decideTypes(ctx context.Context, s settings) error {
 	var places []string
 	visitStrings(t.Object.Object, "", func(path, text string) any {
@@ -249,7 +250,7 @@ func visitStrings(v any, path string, f func(path, text string) any) any {
 
 // addVariables adds the parameters to the environment of all containers.
 func (t *template) addVariables(u *unstructured.Unstructured, s settings) error {
-	// If replicaSpecs has another type, validation reports an error.
+	// If replicaSpecs is not a list, validation reports an error.
 	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs")
 	for i, role := range roles {
 		r, ok := role.(map[string]any)

@@ -107,7 +107,8 @@ func (r *reader) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// list reads objects of the t9k-scheduler. It returns none if they are not installed or if the user may not list them.
+// list reads a list of objects of the t9k-scheduler. The list stays empty if their kind is not installed or if the user
+// may not list them.
 func (r *reader) list(ctx context.Context, p *kit.Program, resource, namespace string, into runtime.Object) error {
 	raw, err := optional(p, func() (*listed, error) {
 		u, err := r.Objects.Resource(scheduling.GroupVersion.WithResource(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
@@ -125,7 +126,7 @@ func (r *reader) list(ctx context.Context, p *kit.Program, resource, namespace s
 	return nil
 }
 
-// listed is the content of a list; nil if there is none.
+// listed holds the content of a list; nil if the list was not read.
 type listed struct{ content map[string]any }
 
 // optional returns the answer of a request, or an empty answer if the user may not make the request or if the resource

@@ -39,7 +39,8 @@ func node(name, allocatable string) corev1.Node {
 	return n
 }
 
-// TestTablesSumWhatPodsRequest verifies the three tables of a cluster with many different pods.
+// TestTablesSumWhatPodsRequest verifies the sums in the three tables: they contain the pods that occupy a node,
+// including bound pods that do not run yet, but neither finished pods nor pods without a node.
 func TestTablesSumWhatPodsRequest(t *testing.T) {
 	gone := node("n2", "cpu=4 memory=8Gi")
 	gone.Spec.Unschedulable = true

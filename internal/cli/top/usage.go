@@ -29,7 +29,7 @@ type holder struct {
 	note string
 }
 
-// holders are the holders of the pods, by name.
+// holders maps the names of nodes, queues or users to their sums.
 type holders map[string]*holder
 
 func (h holders) get(name string) *holder {
@@ -85,7 +85,7 @@ func pointers[T any](values []T) []*T {
 	return all
 }
 
-// nodeNote returns why no new pod can be placed on a node; empty if one can.
+// nodeNote returns why new pods cannot be placed on a node; empty if they can.
 func nodeNote(n *corev1.Node) string {
 	var notes []string
 	if n.Spec.Unschedulable {

@@ -108,8 +108,9 @@ func serve(ctx context.Context, p *kit.Program, o *options) error {
 	}
 }
 
-// history returns a function that returns the archive of the console that the user or the kubeconfig names; nil if
-// there is none.
+// history returns the function with which the local console opens its archive: the archive of the console that
+// T9K_CONSOLE or the kubeconfig names. It returns nil if neither names a console. If no client can be made, the
+// returned function returns the error.
 func history(p *kit.Program) func(*server.Caller) (server.History, error) {
 	client, err := archiveclient.Connect(p, archiveclient.Options{})
 	if errors.Is(err, archiveclient.ErrNone) {

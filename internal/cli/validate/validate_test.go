@@ -32,8 +32,8 @@ func TestValidateReportsErrors(t *testing.T) {
 	}
 }
 
-// TestValidateChecksQueuesAndGroups verifies that the verb reports the errors in queues and groups that golden files
-// record for the API server.
+// TestValidateChecksQueuesAndGroups verifies that the verb refuses every manifest of a queue or group that the API
+// server refuses in the tests of test/scheduler.
 func TestValidateChecksQueuesAndGroups(t *testing.T) {
 	t.Chdir("..")
 	files, err := filepath.Glob("../../test/scheduler/testdata/bad/*.yaml")
@@ -48,7 +48,8 @@ func TestValidateChecksQueuesAndGroups(t *testing.T) {
 }
 
 // TestValidateAgreesWithTheCluster verifies that the verb agrees with a cluster about the test manifests of the kinds:
-// it reports the errors that golden files record for the API server, and the errors that only Go code finds.
+// it accepts the valid manifests and reports an error for each invalid one, whether the schema or only Go code finds
+// the error.
 func TestValidateAgreesWithTheCluster(t *testing.T) {
 	t.Chdir("..")
 	const dir = "../kinds/testdata/"

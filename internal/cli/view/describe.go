@@ -190,7 +190,8 @@ func (d *Description) roles() Table {
 	return t
 }
 
-// replicas returns a table of the most urgent replicas. more is the number of replicas that were left out.
+// replicas returns a table of at most describedReplicas replicas. If the table cannot show all replicas, it shows the
+// most urgent ones. more is the number of replicas that are left out.
 func (d *Description) replicas(now time.Time) (t Table, more int) {
 	all := listed(d.Status)
 	want := int(observed.Total(d.Status))

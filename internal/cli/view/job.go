@@ -24,7 +24,7 @@ type Job struct {
 	Normal *engine.Job
 }
 
-// Jobs returns the table of jobs for "t9k get". wide adds the queue and times.
+// Jobs returns the table of jobs for "t9k get". wide adds the queue and times, and withNamespace the namespace.
 func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	t := Table{Header: []string{"KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE"}}
 	if wide {

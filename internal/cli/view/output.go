@@ -47,7 +47,8 @@ func Output(lines []OutputLine, st Style, width, height int) []string {
 	return rows
 }
 
-// overwritten returns the visible text of a line with carriage returns, as a terminal shows it.
+// overwritten returns the last version of a line that carriage returns overwrite: the text after the last carriage
+// return, without those at the end.
 func overwritten(s string) string {
 	s = strings.TrimRight(s, "\r")
 	return s[strings.LastIndexByte(s, '\r')+1:]

@@ -52,8 +52,8 @@ func bounds(n *engine.Job) string {
 	return fmt.Sprintf("(elastic %d-%d)", n.Elastic.Min, n.Elastic.Max)
 }
 
-// rendezvous returns where and how the replicas of a job find each other, as text with HOST:PORT; empty if they need no
-// rendezvous.
+// rendezvous returns where and how the replicas of a job find each other, such as "mnist-worker-0:29500 by c10d"; empty
+// if they need no rendezvous.
 func rendezvous(n *engine.Job) string {
 	if n.Rendezvous == nil {
 		return ""
@@ -61,7 +61,8 @@ func rendezvous(n *engine.Job) string {
 	return fmt.Sprintf("%s by %s", n.Rendezvous.Endpoint, n.Rendezvous.Backend)
 }
 
-// restarts returns the number of incidents as text. If there is a limit, only charged incidents count: 1 of 3 restarts.
+// restarts returns the number of incidents (JobStatus.Restarts) as text, such as "2 restarts". If there is a limit, it
+// counts only the charged incidents (JobStatus.BackoffCount): "1 of 3 restarts".
 func (j *Job) restarts() string {
 	number, of := j.restartCount()
 	if of == 1 {

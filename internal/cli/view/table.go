@@ -122,7 +122,7 @@ func (l *layout) total() int {
 	return n
 }
 
-// fit changes the columns until they need at most room characters.
+// fit changes the columns until they need at most room characters, or until each is one character wide.
 func (l *layout) fit(room int) {
 	if l.total() <= room {
 		return

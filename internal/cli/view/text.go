@@ -9,7 +9,7 @@ import (
 // Colour is the parameter of the terminal's control sequence for a colour (SGR); empty for plain text.
 type Colour string
 
-// Colours and their meanings.
+// Colours. Bad is red, Good is green and Wait is yellow.
 const (
 	Plain Colour = ""
 	Bold  Colour = "1"

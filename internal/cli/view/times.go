@@ -26,7 +26,8 @@ func (j *Job) lasted(now time.Time) time.Duration {
 // paused.
 func (j *Job) waited(now time.Time) time.Duration { return max(0, j.lasted(now)-j.ran(now)) }
 
-// times returns how long the job waited and ran, as texts; empty if its creation time is not known.
+// times returns how long the job waited and ran, as texts. Both are empty if its creation time is not known, and ran is
+// empty if the job has not run.
 func (j *Job) times(now time.Time) (waited, ran string) {
 	if j.Created.IsZero() {
 		return "", ""

@@ -156,7 +156,8 @@ func replacement(old, now *batch.ReplicaStatus) string {
 	return what
 }
 
-// endedWith returns the exit code that led to a restart. The status may still show it for the old pod.
+// endedWith returns the exit code that led to a restart, as text. While the new pod is being created, the status may
+// still have the exit code of the old pod.
 func endedWith(old, now *batch.ReplicaStatus) string {
 	if code := observed.ExitText(now); code != "" && now.Phase == batch.ReplicaCreating {
 		return code

@@ -57,7 +57,8 @@ type Groups struct {
 	Within string
 }
 
-// List returns the groups of a queue.
+// List returns the groups of a queue. If the user may not list the groups and pods of all namespaces, it returns only
+// those of the default namespace.
 func List(ctx context.Context, c *kit.Cluster, queue string) (*Groups, error) {
 	list, err := listIn(ctx, c, metav1.NamespaceAll, queue)
 	if apierrors.IsForbidden(err) {

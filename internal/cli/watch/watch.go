@@ -64,9 +64,9 @@ type watcher struct {
 	known, down bool
 }
 
-// Run passes every change to emit until ctx is done, beginning with a list of the existing objects. It returns ctx's
-// error, or the error of the first list unless that is an outage of a server that has answered before. It treats later
-// errors as outages, because a starting API server rejects many requests for a moment.
+// Run passes every change to emit until ctx is done, beginning with a list of the existing objects, and then returns
+// ctx's error. If the first list fails, Run returns the error, unless the failure is an outage of a server that has
+// answered before. It treats later errors as outages, because a starting API server rejects many requests for a moment.
 func Run(ctx context.Context, src Source, emit func(Change)) error {
 	w := &watcher{src: src, emit: emit}
 	delay := firstDelay

@@ -84,10 +84,10 @@ type Log struct {
 	offset int64
 }
 
-// Open returns the audit log at path. Next starts at its beginning.
+// Open returns the audit log at path. Next starts at the beginning of the log.
 func Open(path string) *Log { return &Log{path: path} }
 
-// OpenAtEnd returns the audit log at path. Next starts after its last complete line.
+// OpenAtEnd returns the audit log at path. Next starts after the last complete line of the log.
 func OpenAtEnd(path string) (*Log, error) {
 	l := Open(path)
 	_, err := l.Next()

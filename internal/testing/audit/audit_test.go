@@ -10,8 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/testing/audit"
 )
 
-// TestIncompleteLine verifies that a reader beside the API server never sees a part of a line: neither as a request,
-// nor as the place where the next call starts.
+// TestIncompleteLine verifies that Next leaves a line that the API server is still writing to a later call, and that
+// OpenAtEnd starts before such a line.
 func TestIncompleteLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	log := audit.Open(path)

@@ -20,7 +20,9 @@ import (
 // Span is a received span.
 type Span struct {
 	// Service is the name of the service that sent the span.
-	Service           string
+	Service string
+	// Trace, ID and Parent are the IDs of the trace, of the span and of its parent, in hexadecimal. Parent is empty if
+	// the span has no parent.
 	Trace, ID, Parent string
 	Name              string
 	Start, End        time.Time

@@ -83,7 +83,7 @@ func (s *Scheduler) AddPod(pod *corev1.Pod) {
 	}
 }
 
-// Node returns a node with 8 CPUs.
+// Node returns a node with 8 CPUs, 32 GiB of memory and room for 110 pods.
 func Node(name string) *corev1.Node {
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
 		corev1.ResourcePods: resource.MustParse("110")}

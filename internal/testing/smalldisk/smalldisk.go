@@ -1,4 +1,4 @@
-// Package smalldisk gives tests a disk of 250 MiB, and fills it. Start reading at Mount.
+// Package smalldisk mounts a disk of 250 MiB for a test, and keeps a disk full. Start reading at Mount.
 package smalldisk
 
 import (

@@ -49,7 +49,7 @@ func build(root string) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
-	// go build renames the finished file into place.
+	// go build replaces the file instead of overwriting it, so that running processes of t9k-local are not disturbed.
 	cmd := exec.Command("go", "build", "-ldflags", LinkFlags, "-o", path, "./cmd/t9k-local")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

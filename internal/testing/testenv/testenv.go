@@ -87,8 +87,8 @@ type Env struct {
 	binary  string
 }
 
-// Start starts an API server with its etcd and the repository's CRDs, and the components in o. It takes a few seconds
-// and needs no privileges. There is no controller manager unless o names it, so no garbage is collected and deleted
+// Start starts the components that o names; by default, an API server with its etcd and the repository's CRDs, which
+// takes a few seconds and needs no privileges. Without the controller manager, no garbage is collected and deleted
 // namespaces are not emptied. The environment stops when the test ends.
 func Start(t testing.TB, o Options) *Env {
 	t.Helper()
@@ -100,9 +100,9 @@ func Start(t testing.TB, o Options) *Env {
 	return e
 }
 
-// StartCluster starts a whole cluster, without the console unless o names components, with a node that runs pods as
-// processes. If the machine cannot run pods, it skips the test with the reason. The environment stops when the test
-// ends.
+// StartCluster starts the components that o names; by default, a whole cluster without the console, with a node that
+// runs pods as processes. If the machine cannot run pods, it skips the test with the reason. The environment stops when
+// the test ends.
 func StartCluster(t testing.TB, o Options) *Env {
 	t.Helper()
 	if err := local.CheckPodSupport(); err != nil {
@@ -327,7 +327,7 @@ func (e *Env) Stop() {
 			<-e.ended
 		}
 	}
-	// A killed machine process leaves its pods behind, and a stopped one leaves its data.
+	// KillMachine leaves pods behind, and Down leaves the data.
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if _, err := local.Remove(ctx, e.dir, 0, func(local.ShutdownStatus) {}); err != nil {

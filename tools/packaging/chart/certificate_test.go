@@ -7,8 +7,8 @@ import (
 )
 
 // TestCertManagerHasASecretOfItsOwn verifies that the chart, with any of the values in testdata, contains no Secret
-// with the name of the Secret that cert-manager writes and leaves behind. Helm refuses to take over a Secret that it
-// has not created.
+// with the name of the Secret that cert-manager writes and leaves behind, because Helm refuses to take over a Secret
+// that it has not created. It also verifies that the operator mounts the Secret that cert-manager writes.
 func TestCertManagerHasASecretOfItsOwn(t *testing.T) {
 	c := load(t)
 	ours, theirs := map[string]bool{}, map[string]bool{}

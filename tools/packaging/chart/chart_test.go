@@ -59,8 +59,9 @@ func valueFiles(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// TestRenderedChartMatchesGoldenFiles renders the chart with each file of values; test/integration applies the results
-// to an API server. The golden files leave out the common part, which TestDefaultsRenderTheSameAsConfig checks.
+// TestRenderedChartMatchesGoldenFiles verifies that each file of values renders the objects in its golden file;
+// test/integration applies these files to an API server. The golden files leave out the common part, which
+// TestDefaultsRenderTheSameAsConfig checks.
 func TestRenderedChartMatchesGoldenFiles(t *testing.T) {
 	c := load(t)
 	for name, values := range valueFiles(t) {
@@ -120,7 +121,7 @@ func TestDefaultsRenderTheSameAsConfig(t *testing.T) {
 	}
 }
 
-// TestConsoleRendersTheSameAsConfig compares what console.enabled adds with config/console.
+// TestConsoleRendersTheSameAsConfig compares the objects that console.enabled adds with config/console.
 func TestConsoleRendersTheSameAsConfig(t *testing.T) {
 	added, err := Render(load(t), map[string]any{"console": map[string]any{"enabled": true}})
 	if err != nil {
@@ -207,7 +208,7 @@ func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string)
 		if err := yaml.Unmarshal(data, &o.Object); err != nil {
 			t.Fatal(err)
 		}
-		if o.GetKind() == "Namespace" { // helm install --create-namespace
+		if o.GetKind() == "Namespace" { // not in the chart: helm install --create-namespace creates it
 			continue
 		}
 		if isCRD := o.GetKind() == "CustomResourceDefinition"; isCRD != isKept(o) {

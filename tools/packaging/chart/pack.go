@@ -30,7 +30,7 @@ func Load(root, version string, created time.Time) (*v2.Chart, error) {
 	return c, nil
 }
 
-// Pack writes the chart as an archive into a folder and returns its path.
+// Pack writes the chart as an archive into a folder and returns the path of the archive.
 func Pack(c *v2.Chart, dir string) (string, error) { return chartutil.Save(c, dir) }
 
 var release = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)$`)

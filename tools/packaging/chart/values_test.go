@@ -162,7 +162,7 @@ func renderedTexts(t *testing.T, values string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read["crds"] == nil { // they take most of the time
+	if read["crds"] == nil { // CRDs take most of the time
 		read["crds"] = map[string]any{"install": false}
 	}
 	objects, err := Render(load(t), read)

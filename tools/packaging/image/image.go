@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// User is the user and the group of the program. Other images without a shell use the number 65532 too.
+	// User is the user and the group of the program. The number is that of the user nonroot in distroless images.
 	User = "65532:65532"
 	// RootsPath is where Go and most other TLS clients look for certificate authorities.
 	RootsPath = "etc/ssl/certs/ca-certificates.crt"
@@ -37,7 +37,9 @@ type Spec struct {
 	// Name is the name of the program, of its file in the root directory, and the last part of the image's name.
 	Name string
 	// Title says in one line what the program does.
-	Title    string
+	Title string
+	// Version, Revision (a commit), Source (a URL) and Licenses (an SPDX expression) become labels of the image. An
+	// empty one adds no label.
 	Version  string
 	Revision string
 	Source   string

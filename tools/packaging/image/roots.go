@@ -8,10 +8,11 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// Roots returns Mozilla's certificate authorities as PEM. Images contain the authorities as a file, and not only linked
-// into the programs. They therefore apply to every program in the image, and derived images can add authorities,
-// although Go ignores the linked ones as soon as it finds any file in the directory. Authorities that are trusted only
-// for older certificates are left out, because the file format cannot express that.
+// Roots returns Mozilla's certificate authorities as PEM. Images contain the authorities as a file, although Go
+// programs can link them in: the file applies to every program, and derived images can add authorities. Go ignores
+// linked authorities as soon as it finds any file in the directory, so an added file would otherwise replace all of
+// them. Authorities that are trusted only for older certificates are left out, because the file format cannot express
+// that.
 func Roots() ([]byte, error) {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
