@@ -7,8 +7,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestAttemptsInLogs verifies that the log of a restarted replica leads to the log of its earlier attempt in the
-// archive, and back.
+// TestAttemptsInLogs verifies that the log page of a restarted replica links to the log of the replica's earlier
+// attempt in the archive, and that the archive's page links back.
 func TestAttemptsInLogs(t *testing.T) {
 	restarted := func() *scene {
 		s := &scene{&stage{log: logText}, time.Now()}

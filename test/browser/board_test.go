@@ -38,8 +38,8 @@ func addStandIn(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// tensorBoard opens the TensorBoard of a job, also after it was suspended, and verifies that its page is isolated from
-// the console.
+// tensorBoard opens the TensorBoard of a job, also after the TensorBoard was suspended, and verifies that its page is
+// isolated from the console.
 func (l *live) tensorBoard(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		require.Missing(t, "python3")

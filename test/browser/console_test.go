@@ -52,8 +52,8 @@ func (l *live) create(text, name string) string {
 	return "/jobs/" + l.Namespace + "/" + strings.ToLower(o.GetKind()) + "/" + name
 }
 
-// visitJob opens the page of a job that may have just been created: the console can learn of it later than the API
-// server, so visitJob first waits until the list of jobs shows it.
+// visitJob opens the page of a job that may just have been created. The console learns of a new job with a delay, so
+// visitJob first waits until the list of jobs shows the job.
 func (l *live) visitJob(b *tab, path string) {
 	l.Helper()
 	b.visit("/?ns=" + l.Namespace)

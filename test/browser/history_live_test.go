@@ -97,7 +97,7 @@ func (l *live) history(t *testing.T, failed string) {
 	b.scripts(true)
 }
 
-// historyByKeys finds a job with the keyboard alone.
+// historyByKeys finds a job in the history with the keyboard alone.
 func (l *live) historyByKeys(t *testing.T, path string) {
 	b := open(t, l.console)
 	b.visit("/")

@@ -144,7 +144,7 @@ func (s *scene) keepJobs(t testing.TB, b *store.Batch) map[string]*archive.Job {
 	return owners
 }
 
-// month returns a scene with 70 jobs of about a month.
+// month returns a scene with 70 jobs that ran within about a month.
 func month() *scene {
 	s := &scene{&stage{log: logText}, time.Now().UTC().Truncate(time.Second)}
 	at := func(rank int32) string { return fmt.Sprintf("gpu-%d", rank/8) }

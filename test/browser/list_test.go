@@ -94,8 +94,8 @@ func TestManyJobs(t *testing.T) {
 	})
 }
 
-// TestNodesListTheirUsers verifies that, on a phone and with the keyboard alone, a user can list as text the jobs that
-// use a node.
+// TestNodesListTheirUsers verifies that, on a phone and with the keyboard alone, a user can open a textual list of the
+// jobs that use a node.
 func TestNodesListTheirUsers(t *testing.T) {
 	b := open(t, serveStage(t, typical().stage, nil))
 	b.size(360, 740)

@@ -27,8 +27,8 @@ const (
 	// longLog is the number of lines of a long log, failedAt the number of its only line with an error, and longestAt
 	// the number of its longest line.
 	longLog, failedAt, longestAt = 100_000, 61_234, 123
-	// keptLines is the largest number of lines that a page keeps, and maxRows the largest number of lines that have
-	// elements.
+	// keptLines is the largest number of lines that a page keeps, and maxRows the largest number of lines that have DOM
+	// elements at the same time.
 	keptLines, maxRows = 200_000, 1_200
 )
 
@@ -49,7 +49,7 @@ func logLines(from, to int) string {
 	return b.String()
 }
 
-// talkative returns a stage with a job whose only pod has a long log.
+// talkative returns a scene with a job whose only pod has a long log.
 func talkative() *scene {
 	s := &scene{&stage{log: logLines(1, longLog), written: make(chan string)}, time.Now()}
 	s.node("gpu-0", true)
@@ -70,8 +70,8 @@ func lineVisible(n int) string {
 	})(document.getElementById('log'))`, n)
 }
 
-// sampledRows scrolls through the log in 50 steps. It returns the largest number of lines that had elements at once,
-// and the number of steps at which lines were missing from the visible part.
+// sampledRows is an expression that scrolls through the log in 50 steps. Its value is the largest number of lines that
+// had DOM elements at once, and the number of steps at which lines were missing from the visible part.
 const sampledRows = `(async () => {
 	const box = document.getElementById('log'), frame = () => new Promise(requestAnimationFrame);
 	let rows = 0, gaps = 0;
@@ -86,8 +86,9 @@ const sampledRows = `(async () => {
 	return [rows, gaps];
 })()`
 
-// allLines scrolls through the log. It returns the numbers of the first and of the last line, the number of lines, and
-// the number of gaps between them. It enlarges the box meanwhile, so that a few steps suffice.
+// allLines is an expression that scrolls through the log. Its value is the numbers of the first and of the last line,
+// the number of lines, and the number of gaps between them. It enlarges the box of the log meanwhile, so that a few
+// steps suffice.
 const allLines = `(async () => {
 	const box = document.getElementById('log'), seen = new Set(), frame = () => new Promise(requestAnimationFrame), step = 40_000;
 	box.style.height = step + 'px';

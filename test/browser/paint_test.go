@@ -10,7 +10,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// crowded returns a stage with 10,000 jobs, 2,000 of which run.
+// crowded returns a scene with 10,000 jobs, 2,000 of which run.
 func crowded() *scene {
 	s := &scene{&stage{}, time.Now()}
 	for i := range 500 {

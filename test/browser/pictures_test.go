@@ -44,7 +44,7 @@ const logText = `2026-11-20T08:00:01.000000000Z loading /data/imagenet: 1,281,16
 
 const hour = time.Hour
 
-// typical returns a stage with a cluster that two teams share. It has six nodes, of which four accept pods.
+// typical returns a scene with a cluster that several teams share. It has six nodes, of which four accept pods.
 func typical() *scene {
 	s := &scene{&stage{log: logText}, time.Now()}
 	at := func(first, each int32) func(int32) string {
@@ -74,7 +74,7 @@ func typical() *scene {
 	return s
 }
 
-// enormous returns a stage with 150 nodes, a job with 1,200 replicas, and 1,200 waiting jobs with long names.
+// enormous returns a scene with 150 nodes, a job with 1,200 replicas, and 1,200 waiting jobs with long names.
 func enormous() *scene {
 	s := &scene{&stage{log: strings.Repeat(logText, 500)}, time.Now()}
 	for i := range 150 {
@@ -92,7 +92,7 @@ func enormous() *scene {
 	return s
 }
 
-// broken returns a stage with failures everywhere: no node is ready, a closed queue is above its quota, and jobs fail,
+// broken returns a scene with failures everywhere: no node is ready, a closed queue is above its quota, and jobs fail,
 // restart or wait with long messages.
 func broken() *scene {
 	s := &scene{&stage{}, time.Now()}
@@ -118,7 +118,7 @@ func broken() *scene {
 	return s
 }
 
-// gpus is a manifest for the typical stage.
+// gpus is the manifest that TestPictures enters on the page Submit.
 const gpus = `apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
 metadata:

@@ -26,7 +26,7 @@ func (s *scene) ago(d time.Duration) metav1.Time {
 	return metav1.NewTime(s.now.Add(-d).Truncate(time.Second))
 }
 
-// play describes a job on a scene. Its durations say how long ago something happened.
+// play describes a job of a scene. Its durations say how long ago something happened.
 type play struct {
 	namespace, name, queue, user string
 	phase                        batch.JobPhase
@@ -48,7 +48,7 @@ func (p *play) owned() []metav1.OwnerReference {
 
 const gpu = "nvidia.com/gpu"
 
-// job puts a job with its pods, its group and its events on the stage.
+// job puts a job with its pods, its PodGroup and its events on the stage.
 func (s *scene) job(p *play) {
 	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, UID: p.uid(), CreationTimestamp: s.ago(p.created)}
 	requester, err := json.Marshal([]string{p.user})
@@ -104,7 +104,8 @@ func (s *scene) happen(events ...event) {
 	s.events["pods"] = append(s.events["pods"], events...)
 }
 
-// replica puts the pod of a replica on the stage and, if it was replaced, its predecessor.
+// replica puts the pod of a replica on the stage, and also the pod that it replaced, if any. It returns the status of
+// the replica.
 func (s *scene) replica(p *play, spec corev1.PodSpec, rank int32) batch.ReplicaStatus {
 	name := fmt.Sprintf("%s-worker-%d", p.name, rank)
 	r := batch.ReplicaStatus{Name: name, UID: p.namespace + name, Phase: batch.ReplicaPending}
@@ -165,7 +166,7 @@ func (s *scene) replica(p *play, spec corev1.PodSpec, rank int32) batch.ReplicaS
 	return r
 }
 
-// group puts the group of a job on the stage.
+// group puts the PodGroup of a job on the stage, unless the job has ended.
 func (s *scene) group(p *play, requests corev1.ResourceList) {
 	g := &scheduling.PodGroup{TypeMeta: metav1.TypeMeta{APIVersion: scheduler, Kind: "PodGroup"}, ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name,
 		UID: types.UID("group-" + p.namespace + p.name), CreationTimestamp: s.ago(p.created), OwnerReferences: p.owned()}, Spec: scheduling.PodGroupSpec{Queue: p.queue, MinMember: p.replicas}}

@@ -21,8 +21,9 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// stage is an API server that only lists and watches the objects that a test has put on it. Unlike a real API server,
-// it accepts any timestamps, so that pages can show jobs of several hours.
+// stage is a fake API server. It lists and watches the objects that a test has put on it, serves one log for all pods,
+// and accepts dry runs of creations. Unlike a real API server, it accepts any timestamps, so that pages can show jobs
+// of several hours.
 type stage struct {
 	mu sync.Mutex
 	// objects holds the objects by the plural of their kind; events holds the watch events that follow the list.
@@ -142,7 +143,7 @@ func (s *stage) serveLog(w http.ResponseWriter, r *http.Request) {
 	s.hold(w, r, r.URL.Query().Get("follow") == "true")
 }
 
-// present returns the objects after all events.
+// present returns the objects of a plural as they are after all watch events. The caller holds the mutex.
 func (s *stage) present(plural string) []any {
 	all := slices.Clone(s.objects[plural])
 	for _, e := range s.events[plural] {
@@ -179,7 +180,8 @@ func (s *stage) lines(tail, since string) string {
 	return log[from:]
 }
 
-// hold keeps an answer open until the client disconnects. Meanwhile, it sends appended lines to followers of a log.
+// hold keeps an answer open until the client disconnects, unless open is false. Meanwhile, it sends appended lines to
+// followers of a log. The caller holds the mutex, which hold releases while it waits.
 func (s *stage) hold(w http.ResponseWriter, r *http.Request, open bool) {
 	f, ok := w.(http.Flusher)
 	if !ok || !open {

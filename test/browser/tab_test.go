@@ -25,7 +25,7 @@ type tab struct {
 	testing.TB
 	*console
 	ctx context.Context
-	// others holds the tabs that this tab has opened.
+	// others holds the target IDs of the tabs that opened has returned.
 	others []string
 
 	mu         sync.Mutex
@@ -58,7 +58,7 @@ func newTab(t testing.TB, c *console) *tab {
 			t.Errorf("the browser complains: %s", text)
 		}
 	})
-	// The tab closes when the context of the first call ends.
+	// The tab closes when the context of the first call ends, so this call must not use a context with a timeout.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}

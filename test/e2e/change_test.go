@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestAPIServerRefusesChangesOfImmutableFields verifies that the API server refuses changes of the immutable fields of
-// a live job and names the field.
+// TestAPIServerRefusesChangesOfImmutableFields verifies that the API server refuses a change of an immutable field of a
+// live job, with a message that names the field.
 func TestAPIServerRefusesChangesOfImmutableFields(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("fixed", role("worker", 2, gate.Obey))

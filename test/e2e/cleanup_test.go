@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// finishing creates a job and waits until rank 0 has decided its result. Rank 1 succeeds before that, and the idle
-// replica keeps running. code is the exit code of rank 0.
+// finishing creates a job and returns it when it has finished. Rank 1 of the role worker succeeds first. The exit code
+// of rank 0, code, then decides the result. The replica of the role idle keeps running.
 func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, role("worker", 2, gate.Obey), role("idle", 1, gate.Idle))

@@ -32,8 +32,8 @@ const operatorName = "docker.io/tensorstack/t9k-operator"
 // pathEnv is the PATH of the containers.
 const pathEnv = "PATH=/usr/local/go/bin:/usr/bin:/bin"
 
-// importImages imports the images of the programs that `make images` wrote, and images for the examples that contain
-// programs of this machine, so that the node need not pull any image.
+// importImages imports the images that `make images` wrote, and images with programs of this machine for the examples,
+// so that the node need not pull any image.
 func (d *containerd) importImages(t *testing.T) {
 	t.Helper()
 	pause := filepath.Join(d.dir, "pause")
@@ -51,7 +51,7 @@ func (d *containerd) importImages(t *testing.T) {
 	}
 	for _, name := range strings.Fields(d.ctr(t, "images", "list", "--quiet")) {
 		if repository, _, _ := strings.Cut(name, ":"); repository == operatorName {
-			d.ctr(t, "images", "tag", name, operatorName+":devel") // the version of a t9k-local of `make build`
+			d.ctr(t, "images", "tag", name, operatorName+":devel") // the tag that a t9k-local of `make build` uses
 		}
 	}
 }
@@ -83,7 +83,8 @@ func shellImage(t *testing.T, busybox string) image.Image {
 	return i
 }
 
-// pythonImage adds this machine's Python and the replacement for TensorBoard to an image. All examples but ring use it.
+// pythonImage adds this machine's Python and the replacement for TensorBoard to an image. All examples that need no
+// PyTorch use it, except ring.
 func pythonImage(t *testing.T, shell image.Image) image.Image {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -196,7 +197,7 @@ metadata: {name: no-pull}
 spec: {policyName: no-pull}
 `
 
-// applyPullPolicy creates the policy and waits until it is in force.
+// applyPullPolicy creates the objects of pullPolicy and waits until the policy is in force.
 func applyPullPolicy(s *namespace.Test) {
 	s.Helper()
 	for _, text := range strings.Split(pullPolicy, "\n---\n") {
@@ -217,7 +218,8 @@ func applyPullPolicy(s *namespace.Test) {
 	})
 }
 
-// mountsBelow lists the mount points in a folder in reverse order.
+// mountsBelow lists the mount points in a folder. The latest mounts come first, so that the caller can unmount them in
+// this order.
 func mountsBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))

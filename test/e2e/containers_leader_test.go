@@ -20,8 +20,8 @@ import (
 // successor.
 const takeover = 15 * time.Second
 
-// acts holds, for each program with a leader, an example and a condition for its pods that only an action of the leader
-// fulfils.
+// acts holds, for each program with a leader, an example and a condition on the example's pods that holds only after
+// the leader has acted. what describes the condition.
 var acts = []struct {
 	program, example, what string
 	done                   func([]*corev1.Pod) bool
@@ -68,7 +68,8 @@ func (c *containers) checkTakeover(i int, how string) {
 	s.awaitPhase(act.example, batch.JobSucceeded)
 }
 
-// leader returns the identity of the leader: the name of its pod and a random part.
+// leader returns the identity of a lease's holder, which consists of the name of its pod and a random part. It returns
+// an empty string if the lease has no holder.
 func (c *containers) leader(lease string) string {
 	c.Helper()
 	l := &coordinationv1.Lease{}
@@ -79,7 +80,7 @@ func (c *containers) leader(lease string) string {
 	return *l.Spec.HolderIdentity
 }
 
-// podOf returns the name of the pod in an identity.
+// podOf returns the name of the pod in a leader's identity.
 func podOf(identity string) string {
 	name, _, _ := strings.Cut(identity, "_")
 	return name
@@ -103,7 +104,7 @@ func (c *containers) awaitLeader(program string) *corev1.Pod {
 }
 
 // keepKilled kills the process of a leader with SIGKILL, and again whenever the kubelet has restarted it, because the
-// restarted process could become the leader again.
+// restarted process could become the leader again. end stops the killing.
 func (c *containers) keepKilled(leader *corev1.Pod) (end func()) {
 	c.Helper()
 	id := leader.Status.ContainerStatuses[0].ContainerID

@@ -67,7 +67,7 @@ func (d *containerd) checkCommandLine(t *testing.T) {
 	checkBoard(t, c)
 }
 
-// checkBoard verifies that a TensorBoard gets ready. The proxy in its pod runs in the operator's image.
+// checkBoard verifies that a TensorBoard becomes ready. The proxy in its pod runs in the operator's image.
 func checkBoard(t *testing.T, c client.Client) {
 	where := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "board"}
 	keys := &corev1.Secret{ObjectMeta: where, StringData: map[string]string{"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}}

@@ -146,7 +146,7 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"typ
 `
 
 // startContainerd starts a containerd, which is stopped at the end of the test. A cluster that uses it must stop
-// earlier.
+// earlier. startContainerd also verifies that the check of t9k local finds that a containerd has no network for pods.
 func startContainerd(t *testing.T, tools containerTools) *containerd {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t9k-node-") //nolint:usetesting // the path of t.TempDir is too long for sockets

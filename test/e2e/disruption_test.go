@@ -55,9 +55,8 @@ func TestDisruptedPodsAreReplacedWithoutCharge(t *testing.T) {
 	}
 }
 
-// TestPodOverItsStorageLimitIsCharged verifies that the eviction of a pod by its kubelet, because the pod exceeds the
-// size limit of its volume, counts as a failure of the replica, so that a replica that always exceeds the limit ends
-// its job.
+// TestPodOverItsStorageLimitIsCharged verifies that the kubelet's eviction of a pod that exceeds the size limit of its
+// volume counts as a failure of the replica. A replica that always exceeds the limit therefore ends its job.
 func TestPodOverItsStorageLimitIsCharged(t *testing.T) {
 	s := lend(t, quick)
 	worker := jobs.Restarting(role("worker", 1, `echo started >> /gate/$HOSTNAME.starts; head -c 3000000 /dev/zero > /scratch/full; exec sleep 1000000`),
@@ -102,8 +101,8 @@ func TestReplacementWaitsForTheOldPod(t *testing.T) {
 	}
 }
 
-// TestPreemptedPodIsReplacedWithoutCharge verifies that a job whose pod the scheduler preempts reports why it waits, and
-// that it continues once there is room, without an increase of status.backoffCount.
+// TestPreemptedPodIsReplacedWithoutCharge verifies that a job whose pod the scheduler preempts reports why it waits,
+// and that the job continues once there is room, without an increase of status.backoffCount.
 func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	s := newSpace(t)
 	most := resource.NewMilliQuantity(s.allocatable().MilliValue()*3/4, resource.DecimalSI)
@@ -121,7 +120,7 @@ func TestPreemptedPodIsReplacedWithoutCharge(t *testing.T) {
 	high.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *most}
 	high.SetNamespace(s.Namespace)
 	for err := s.Client.Create(t.Context(), high); err != nil; err = s.Client.Create(t.Context(), high) {
-		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's cache may not have it yet
+		if !strings.Contains(err.Error(), "no PriorityClass") { // the API server's cache may lack the class
 			t.Fatal(err)
 		}
 	}

@@ -27,8 +27,7 @@ const leaving = `trap 'echo left >> /gate/$HOSTNAME.left; exit 7' TERM
 // deaf is gate.Obey with SIGTERM ignored.
 const deaf = `trap '' TERM; ` + gate.Obey
 
-// downGrace is the time that pods have to terminate when their cluster stops. Pods that do not react to the signal take
-// all of it.
+// downGrace is the time that pods have to terminate when their cluster stops. Pods that ignore SIGTERM take all of it.
 const downGrace = 20 * time.Second
 
 // TestJobsContinueAfterDownAndUp verifies that a cluster that stops terminates its pods without charging them. When it
@@ -65,8 +64,8 @@ func TestJobsContinueAfterMachineProcessIsKilled(t *testing.T) {
 type stopped struct {
 	*space
 	jobs  []client.Object
-	board map[string]string
-	ended map[string]string
+	board map[string]string // the names of the TensorBoard's pods, by UID
+	ended map[string]string // the UIDs of pods that have succeeded, by name
 }
 
 func newStopped(t *testing.T) *stopped {

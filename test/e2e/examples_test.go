@@ -59,7 +59,7 @@ func (s *space) checkLog(pod, want string) {
 	}
 }
 
-// helloTime is the longest time for the first example, from its submission to its end.
+// helloTime is the longest accepted time from the submission of the first example to its end.
 const helloTime = 5 * time.Second
 
 // TestExampleHelloEndsWithinFiveSeconds verifies the time that a new user waits for the first example. It runs alone,

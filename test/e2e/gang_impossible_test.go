@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestJobReportsThatItsQueueIsTooSmall verifies that a job that exceeds its queue's quota reports it, that "t9k run"
-// exits if a flag asks for that, and that the job starts when the quota is raised.
+// TestJobReportsThatItsQueueIsTooSmall verifies that a job that exceeds its queue's quota reports it, that `t9k run
+// --fail-if-impossible` then fails, and that the job starts when the quota is raised.
 func TestJobReportsThatItsQueueIsTooSmall(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "50m")

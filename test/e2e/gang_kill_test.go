@@ -18,8 +18,8 @@ import (
 
 var gangKills = flag.Int("gang-kills", 6, "how often TestGangsSurviveKillsOfOperatorAndScheduler kills the operator or the scheduler")
 
-// together is a script whose replica continues once %d replicas of job %s have started, so that a gang that starts only
-// in part never finishes.
+// together is the beginning of a script that waits until the replicas of job %s have started %d times in all, so that a
+// gang that starts only in part never finishes.
 const together = nth + `until [ $(cat /gate/%s-w-*.starts | wc -l) -ge %d ]; do sleep 0.05; done; `
 
 // TestGangsSurviveKillsOfOperatorAndScheduler kills the operator and the scheduler repeatedly while gangs start that do

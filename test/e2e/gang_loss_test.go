@@ -18,7 +18,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// slots adds n units of a resource that only this test uses to the node, and returns the name of the resource.
+// slots gives the node n units of a resource that only this test uses, and returns the name of the resource. The units
+// are removed when the test ends.
 func (s *space) slots(n int) corev1.ResourceName {
 	s.Helper()
 	name := corev1.ResourceName("test.tensorstack.dev/" + s.Namespace)

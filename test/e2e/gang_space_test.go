@@ -72,7 +72,7 @@ func inQueue(queue string) *batch.SchedulePolicy {
 	return &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: queue}}
 }
 
-// gang creates a job with one role in a queue. Its replicas start together.
+// gang returns a job with one role for a queue. The replicas start together.
 func (s *space) gang(name, queue string, r batch.ReplicaSpec) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, r)
@@ -88,7 +88,7 @@ func (s *space) podGroup(name, what string, cond func(*scheduling.PodGroup) bool
 	}, watch.Named(name))[0]
 }
 
-// scheduled waits until the condition of a group has the reason and a message that contains why.
+// scheduled waits until the condition GroupScheduled of a PodGroup has the reason and a message that contains why.
 func (s *space) scheduled(name string, reason, why string) {
 	s.Helper()
 	s.podGroup(name, reason+" "+why, func(g *scheduling.PodGroup) bool {

@@ -111,13 +111,13 @@ func (s *space) outcome(round int) string {
 		if now.Phase == batch.JobFailed {
 			end = jobs.Condition(j, batch.JobFailedCondition)
 		}
-		// The number of incidents depends on which restarts coincide.
+		// The outcome lacks the number of incidents, because this number depends on which restarts coincide.
 		fmt.Fprintf(&b, "%s: %s for %s\n", sort, now.Phase, end.Reason)
 		for i := range now.Tasks {
 			for _, r := range now.Tasks[i].Replicas {
 				short := strings.TrimPrefix(r.Name, j.GetName())
 				fmt.Fprintf(&b, "  %s: %d restarts", short, r.RestartCount)
-				// The end of a job stops its pods at a random point.
+				// The end of a job stops the other replicas at a random point.
 				if r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed {
 					fmt.Fprintf(&b, ", %s, started %d times", r.Phase, s.starts(r.Name))
 				}
@@ -138,7 +138,7 @@ type killer struct {
 	seed    uint64
 
 	mu    sync.Mutex
-	times []time.Duration // from each kill until the component answers again
+	times []time.Duration // from each kill until all components are ready again
 }
 
 func newKiller(s *space, victims ...string) *killer {

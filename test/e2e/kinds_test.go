@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// read reads a job of any kind.
+// read returns the current version of a job of any kind.
 func read[T client.Object](s *space, j T) T {
 	s.Helper()
 	now := j.DeepCopyObject().(T)
@@ -44,7 +44,8 @@ func awaitStatus[T client.Object](s *space, j T, what string, cond func(*batch.J
 	}, watch.Named(j.GetName()))[0]
 }
 
-// awaitPhase waits until a job of any kind has the phase.
+// awaitPhase waits until a job of any kind has the phase, and returns the job. The test fails if the job ends in
+// another phase.
 func awaitPhase[T client.Object](s *space, j T, phase batch.JobPhase) T {
 	s.Helper()
 	j = awaitStatus(s, j, "phase "+string(phase), func(now *batch.JobStatus) bool { return now.Phase == phase || jobs.Ended(now) })
@@ -54,7 +55,7 @@ func awaitPhase[T client.Object](s *space, j T, phase batch.JobPhase) T {
 	return j
 }
 
-// awaitSeen waits until the status of a job of any kind reflects its current spec.
+// awaitSeen waits until the status of a job of any kind reflects its current spec, and returns the job.
 func awaitSeen[T client.Object](s *space, j T) T {
 	s.Helper()
 	generation := read(s, j).GetGeneration()

@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// These are the limits that TestTimeLimitsAreKeptWithinASecond measures. A killed operator restarts before the first of
-// them.
+// These are the limits that TestTimeLimitsAreKeptWithinASecond measures. They are long enough for a killed operator to
+// restart before the first of them is reached.
 const (
 	deadline     = 6 * time.Second
 	timeToLive   = 6 * time.Second

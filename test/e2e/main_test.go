@@ -84,8 +84,9 @@ func lend(t *testing.T, clusters *plane.Pool) *space {
 	return newSpaceOn(t, clusters.Lend(t))
 }
 
-// newCluster starts an embedded cluster. o.Settings may override those of the tests. The console runs only if
-// o.Components contains it, because these tests do not use it and it watches everything that they do.
+// newCluster starts an embedded cluster. o.Settings takes precedence over the settings that all clusters of these tests
+// share. The console runs only if o.Components contains it, because most tests do not use it and it watches everything
+// that they do.
 func newCluster(o testenv.Options) (*plane.Plane, error) {
 	if len(o.Components) == 0 {
 		o.Components = local.WithoutConsole()

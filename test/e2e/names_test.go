@@ -16,7 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/gate"
 )
 
-// TestPodsHaveDocumentedNamesAndLabels verifies the names, labels and owners of the objects of a job.
+// TestPodsHaveDocumentedNamesAndLabels verifies the names, host names, labels, annotations and owners of a job's pods,
+// and the job's Service.
 func TestPodsHaveDocumentedNamesAndLabels(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 2, gate.Obey)
@@ -131,8 +132,8 @@ func TestReplicasResolveEachOthersNames(t *testing.T) {
 	s.awaitAddresses(s.Namespace, neighbour, "net", s.podNow("net-worker-0").Status.PodIP, address)
 }
 
-// awaitAddresses waits until a name resolves to the addresses in a pod. The name server observes pods with a short
-// delay.
+// awaitAddresses waits until a name that a process in the pod from resolves has exactly the wanted addresses. The name
+// server observes pods with a short delay.
 func (s *space) awaitAddresses(namespace, from, name string, want ...string) {
 	s.Helper()
 	slices.Sort(want)
@@ -163,7 +164,7 @@ func (s *space) outsider(namespace string) string {
 	return p.Name
 }
 
-// resolve returns the addresses to which a name resolves in a pod.
+// resolve returns the IPv4 addresses to which a name resolves in a pod. It waits until the name resolves.
 func (s *space) resolve(namespace, pod, name string) []string {
 	s.Helper()
 	out := s.exec(namespace, pod, "main", fmt.Sprintf("until getent ahostsv4 %s; do sleep 0.05; done", name))

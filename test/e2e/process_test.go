@@ -15,13 +15,13 @@ import (
 // spaceEnv is the environment variable that identifies the processes of a test.
 const spaceEnv = "E2E_SPACE"
 
-// process is a process of a container, in the PID namespace of the machine.
+// process is a process of a container. Its IDs are those of the PID namespace of the machine.
 type process struct {
 	pid, parent int
 	command     []string
 }
 
-// processes returns the processes of a pod whose environment contains spaceEnv.
+// processes returns those processes of a pod whose environment contains spaceEnv.
 func (s *space) processes(pod string) []process {
 	s.Helper()
 	var found []process

@@ -42,8 +42,8 @@ func (s *space) checkRestarts(j client.Object, want map[string]int) {
 		}
 		s.checkStarts(map[string]int{name: n + 1})
 	}
-	// A failure before all replicas are running again belongs to the same incident, except for a second failure of one
-	// replica.
+	// backoffCount counts incidents. A failure before all replicas are running again belongs to the same incident,
+	// unless it is the second failure of a replica.
 	if got := int(jobs.StatusOf(j).BackoffCount); got < most || got > total {
 		s.Errorf("backoffCount is %d, want %d to %d", got, most, total)
 	}

@@ -70,7 +70,7 @@ func (s *space) job(name string) *batch.GenericJob {
 	return j
 }
 
-// awaitJob waits until cond holds for a job.
+// awaitJob waits until cond holds for a job, and returns the job.
 func (s *space) awaitJob(name, what string, cond func(*batch.GenericJob) bool) *batch.GenericJob {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+name+": "+what, &batch.GenericJobList{}, func(jobs []*batch.GenericJob) bool {
@@ -78,7 +78,7 @@ func (s *space) awaitJob(name, what string, cond func(*batch.GenericJob) bool) *
 	}, watch.Named(name))[0]
 }
 
-// awaitPhase waits until a job has the phase.
+// awaitPhase waits until a job has the phase, and returns the job. The test fails if the job ends in another phase.
 func (s *space) awaitPhase(name string, phase batch.JobPhase) *batch.GenericJob {
 	s.Helper()
 	j := s.awaitJob(name, "phase "+string(phase), func(j *batch.GenericJob) bool {
@@ -139,7 +139,8 @@ func occurrences(events []*eventsv1.Event, object, reason string) int {
 	return n
 }
 
-// awaitEvent waits for an event about an object whose note contains text, and returns it.
+// awaitEvent waits for an event about an object with the reason and with a note that contains text, and returns the
+// event.
 func (s *space) awaitEvent(object string, reason batch.Reason, text string) *eventsv1.Event {
 	s.Helper()
 	var found *eventsv1.Event

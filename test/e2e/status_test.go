@@ -40,7 +40,7 @@ func TestStatusFollowsTheJob(t *testing.T) {
 	}
 	s.checkTasks(j)
 	s.fence()
-	// There is no event if the first status already has the phase Running.
+	// The operator emits no event JobStarted if the first status already has the phase Running.
 	if n := occurrences(s.Events(), "tell", string(batch.EventJobStarted)); n > 1 {
 		t.Errorf("%d events %s", n, batch.EventJobStarted)
 	}

@@ -91,8 +91,8 @@ func (t *tenant) shows(texts map[string]string) {
 	}
 }
 
-// TestTenantWithEditDoesTheGuides verifies that a user with only the role edit can follow the guides with t9k. The
-// cluster has a console, which keeps the history.
+// TestTenantWithEditDoesTheGuides verifies that a user with the role edit and the right to read queues can follow the
+// guides with t9k. The cluster has a console, which keeps the history.
 func TestTenantWithEditDoesTheGuides(t *testing.T) {
 	s := lend(t, fragile)
 	alice := s.tenant()

@@ -36,7 +36,8 @@ func TestTenantReachesNothingOfAnother(t *testing.T) {
 	alice.isRefusedBoardAndSecret(theirs)
 	alice.getsNoSecretByReference()
 	alice.isRefusedQueue(theirs)
-	// A tenant's job has only the rights of its pods: the operator adds no volume, account or privilege.
+	// The operator adds no volume, account or privilege to the pods of a tenant's job, so the pods have only the rights
+	// of their ServiceAccount.
 	if alice.can(fmt.Sprintf("system:serviceaccount:%s:default", alice.Namespace), theirs.Namespace, "get", "", "secrets") {
 		t.Error("the ServiceAccount of a tenant's pods may read secrets")
 	}

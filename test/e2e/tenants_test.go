@@ -60,12 +60,13 @@ func (s *space) canReadMetrics(user string) bool {
 	return review.Status.Allowed
 }
 
-// right is a set of actions with the roles that allow them.
+// right is a set of actions with the roles that allow them. Spaces separate the verbs and the roles.
 type right struct {
 	verbs, group, resource, roles string
 }
 
-// namespacedRights returns the rights within a namespace; view, edit and admin are Kubernetes' own roles.
+// namespacedRights returns the rights that TestRolesAllowWhatTheyAreFor checks in a namespace. view, edit and admin are
+// Kubernetes' own roles.
 func namespacedRights() []right {
 	const batchGroup, schedulerGroup, boards = "batch.tensorstack.dev", "scheduler.tensorstack.dev", "tensorstack.dev"
 	rights := []right{
@@ -99,8 +100,8 @@ func namespacedRights() []right {
 	return rights
 }
 
-// TestRolesAllowWhatTheyAreFor verifies the rights of every user role, in the namespace of its binding and in another
-// one, with a table.
+// TestRolesAllowWhatTheyAreFor verifies that every user role has exactly the rights that namespacedRights lists, in the
+// namespace of its binding, and that a role that is bound in one namespace has no rights in another.
 func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
 	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true,

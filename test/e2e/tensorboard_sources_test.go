@@ -43,7 +43,7 @@ func (s *space) write(name, text string) {
 	}
 }
 
-// buildStore compiles the object store into the gate.
+// buildStore compiles the object store of testdata/s3server to a file in the gate.
 func (s *space) buildStore() {
 	s.Helper()
 	if _, err := exec.LookPath("go"); err != nil {

@@ -74,7 +74,7 @@ func (s *space) claim(name string) {
 		AccessModes: modes, StorageClassName: &class, VolumeName: volume.Name, Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 }
 
-// awaitBoard waits until cond holds for a TensorBoard.
+// awaitBoard waits until cond holds for a TensorBoard, and returns the TensorBoard.
 func (s *space) awaitBoard(name, what string, cond func(*tensorboard.TensorBoard) bool) *tensorboard.TensorBoard {
 	s.Helper()
 	var last *tensorboard.TensorBoard
@@ -140,7 +140,8 @@ else: sys.exit(repr(last))`
 	return s.exec(s.Namespace, visitor, "main", "python3 -c '"+get+"' "+url)
 }
 
-// files returns the sizes of the files that a TensorBoard shows, by source and path.
+// files decodes the text with which the replacement for TensorBoard answers: the sizes of the files that it shows, by
+// source and path.
 func (s *space) files(text string) map[string]map[string]int {
 	s.Helper()
 	all := map[string]map[string]int{}
@@ -155,7 +156,8 @@ func (s *space) dependent(j client.Object) *batch.DependentStatus {
 	return status.TensorBoard
 }
 
-// awaitDependent waits until cond holds for the status of a job's TensorBoard in the job's status.
+// awaitDependent waits until cond holds for the part of a job's status that describes the job's TensorBoard, and
+// returns the job.
 func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batch.DependentStatus) bool) T {
 	s.Helper()
 	return namespace.AwaitList(s.Test, "job "+j.GetName()+": its TensorBoard is "+what, jobs.ListOf(jobs.KindOf(j)), func(jobs []T) bool {
@@ -163,8 +165,8 @@ func awaitDependent[T client.Object](s *space, j T, what string, cond func(*batc
 	}, watch.Named(j.GetName()))[0]
 }
 
-// TestTensorBoardBelongsToItsJob verifies that a job's TensorBoard is created with the job, shows its logs, remains
-// after its end, and is deleted with it.
+// TestTensorBoardBelongsToItsJob verifies that a job's TensorBoard is created with the job, shows the job's logs,
+// remains after the job's end, and is deleted with the job.
 func TestTensorBoardBelongsToItsJob(t *testing.T) {
 	t.Parallel()
 	requireStandIn(t)
@@ -219,7 +221,7 @@ func (s *space) forwarded(address string, args ...string) {
 	s.forwardedTo(s.Env.Kubeconfig, address, args...)
 }
 
-// forwardedTo is forwarded for the user of a kubeconfig.
+// forwardedTo does what forwarded does, as the user of a kubeconfig.
 func (s *space) forwardedTo(kubeconfig, address string, args ...string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -260,7 +262,7 @@ func (s *space) t9k(ctx context.Context, out, errs io.Writer, args ...string) in
 	return s.t9kWith(ctx, s.Env.Kubeconfig, out, errs, args...)
 }
 
-// t9kWith is t9k for the user of a kubeconfig.
+// t9kWith does what t9k does, as the user of a kubeconfig.
 func (s *space) t9kWith(ctx context.Context, kubeconfig string, out, errs io.Writer, args ...string) int {
 	line := append([]string{"t9k", "--kubeconfig", kubeconfig, "-n", s.Namespace}, args...)
 	return cli.Main(ctx, line, genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})

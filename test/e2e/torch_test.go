@@ -46,7 +46,8 @@ var python = sync.OnceValues(func() (string, error) {
 	return "", errors.New("python3 with PyTorch, and torchrun (Debian: apt-get install --no-install-recommends python3-torch)")
 })
 
-// newTorchSpace creates a namespace on the cluster whose pods can train.
+// newTorchSpace creates a namespace on torchCluster and lets the test run in parallel with others. It skips the test
+// unless the flag -torch is set.
 func newTorchSpace(t *testing.T) *space {
 	t.Helper()
 	if !*withTorch {

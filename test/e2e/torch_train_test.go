@@ -31,8 +31,8 @@ func TestTorchDDP(t *testing.T) {
 }
 
 // TestTorchReachesTheWeightsDespiteKills verifies that the weights are right after each rank was killed in turn during
-// the training. The other ranks lose their peer and fail too, so that all restart. Each restart counts once: the test
-// compares the status with the pods that existed.
+// the training. The other ranks lose their peer and fail too, so that all replicas restart. The test compares the
+// status with the pods that existed, and verifies that each incident is charged once.
 func TestTorchReachesTheWeightsDespiteKills(t *testing.T) {
 	s := newTorchSpace(t)
 	j := s.training("ddp")

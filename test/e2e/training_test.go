@@ -206,7 +206,7 @@ func TestMasterExitCodesDecideTheJob(t *testing.T) {
 		master := j.Name + "-master-0"
 		restarts, want := 0, batch.JobFailed
 		switch outcomes[code] {
-		case exitRestart: // then it succeeds without a remaining restart
+		case exitRestart: // the restarted master then succeeds, although no restart remains
 			restarts, want = 1, batch.JobSucceeded
 			s.awaitStarts(master, 2)
 			s.order(master, 0)
@@ -363,7 +363,8 @@ shift
 exec "$@"
 `
 
-// newElastic returns an elastic job with the roles. It ignores the numbers of their replicas.
+// newElastic returns an elastic job with the roles, in which standIn replaces torchrun. The replica counts of the roles
+// have no effect. newElastic creates a pipe at the gate for each replica that a role can have.
 func (s *space) newElastic(name string, least, most, expected int32, roles ...batch.ReplicaSpec) *batch.PyTorchTrainingJob {
 	s.Helper()
 	bin := s.File("bin")

@@ -18,8 +18,8 @@ import (
 const oldestVersion = "1.33"
 
 // TestJobsRunOnOlderKubernetes verifies that jobs of all kinds and a gang run on an API server with the APIs and
-// features of the oldest supported version, or of the version that testenv.EmulateEnv names. `make test-versions` names
-// each.
+// features of the oldest supported version, or of the version in the environment variable testenv.EmulateEnv. `make
+// test-versions` runs the test for each older version.
 func TestJobsRunOnOlderKubernetes(t *testing.T) {
 	t.Parallel()
 	version := cmp.Or(os.Getenv(testenv.EmulateEnv), oldestVersion)

@@ -54,8 +54,8 @@ func moduleDir(t *testing.T, module string) string {
 	return found.Dir
 }
 
-// schemaOf returns the schema of a version of a CRD. It ends the test if the CRD does not serve this version or it is
-// deprecated.
+// schemaOf returns the schema of a version of a CRD. It ends the test if the CRD does not serve this version, or if the
+// version is deprecated.
 func schemaOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	for i := range crd.Spec.Versions {

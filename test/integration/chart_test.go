@@ -107,9 +107,9 @@ func (w *world) applyRendered(o *unstructured.Unstructured, opts ...client.Patch
 	return strict.Patch(w.Context(), o.DeepCopy(), client.RawPatch(types.ApplyPatchType, data), append(opts, client.FieldOwner("helm"))...)
 }
 
-// checkNoDrift applies the Secret and the webhook configurations of the chart, and runs the operator's keeper, which
-// fills them in. It verifies that neither applying them again on the server nor a three-way merge in a client would
-// change them.
+// checkNoDrift applies the Secret and the webhook configurations of the chart, and runs the operator's certs.Keeper,
+// which writes the certificate into them. It verifies that neither applying them again on the server nor a three-way
+// merge in a client would change them.
 func (w *world) checkNoDrift() {
 	w.Helper()
 	var ours []*unstructured.Unstructured

@@ -98,8 +98,8 @@ func testLastLines(w *world) {
 	}
 }
 
-// testArchivedLines verifies that run shows the last lines of a failed replica from the archive if its pod was
-// deleted before the job ends.
+// testArchivedLines verifies that `t9k run` shows the last lines of a failed replica from the archive if the replica's
+// pod was deleted before the job ends.
 func testArchivedLines(w *world) {
 	g := gate.New(w.T)
 	w.Must(g.AddPipe("1"))
@@ -170,7 +170,7 @@ func gated(w *world, name string, attempts int) (string, *gate.Gate) {
 	return text + fmt.Sprintf("              volumeMounts: [{name: gate, mountPath: %s}]\n          volumes: [{name: gate, hostPath: {path: %s}}]\n", gate.MountPath, g.Dir()), g
 }
 
-// testRunOutput verifies which output of replicas run shows between the job's transitions.
+// testRunOutput verifies which output of replicas `t9k run` shows between the job's transitions.
 func testRunOutput(w *world) {
 	text, g := gated(w, "retries", 2)
 	run := w.start(text, "run", "-f", "-")
@@ -204,7 +204,7 @@ func testRunOutput(w *world) {
 	}
 }
 
-// testRunOutputOnTerminal verifies that run on a terminal shows output together with its live status.
+// testRunOutputOnTerminal verifies that `t9k run` on a terminal shows output together with its live status.
 func testRunOutputOnTerminal(w *world) {
 	text, g := gated(w, "pictured", 1)
 	file := filepath.Join(w.TempDir(), "job.yaml")

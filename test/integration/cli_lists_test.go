@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// TestCLISelectsJobsByLabels verifies that verbs for several jobs select them by labels, or select all jobs of a
-// namespace, and that a list of jobs follows its changes.
+// TestCLISelectsJobsByLabels verifies that verbs for several jobs select the jobs by labels, or select all jobs of a
+// namespace, and that `t9k get --watch` shows the changes of such a list.
 func TestCLISelectsJobsByLabels(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -49,8 +49,8 @@ func TestCLIShowsWhatTheUserMaySee(t *testing.T) {
 	w.contains("get by a user without any right", w.fails("get", "--as=bob"), append(plurals(), "listing jobs", "forbidden")...)
 }
 
-// TestCLITopShowsWhatTheUserMayList verifies that top counts the pods of the namespace for a user who may list neither
-// nodes nor queues, and says what it leaves out.
+// TestCLITopShowsWhatTheUserMayList verifies that `t9k top` counts the pods of the namespace for a user who may list
+// neither nodes nor queues, and that it says what it leaves out.
 func TestCLITopShowsWhatTheUserMayList(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -74,8 +74,8 @@ func TestCLITopShowsWhatTheUserMayList(t *testing.T) {
 	w.contains("top for a user without any right", w.fails("top", "--as=dave"), "listing pods", "forbidden")
 }
 
-// TestCLIDeletesDespiteRefusals verifies that delete deletes, awaits and names the jobs that the user may delete, and
-// reports the refusals of the others.
+// TestCLIDeletesDespiteRefusals verifies that `t9k delete` deletes and names the jobs that the user may delete, waits
+// until they are gone, and reports the refusals of the others.
 func TestCLIDeletesDespiteRefusals(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

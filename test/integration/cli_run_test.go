@@ -55,8 +55,8 @@ func TestCLIRunsWithoutManifest(t *testing.T) {
 	w.contains("run of the same flags", out, "pytorchtrainingjob/trains unchanged")
 }
 
-// TestCLIReplacesOnlyWithAllRights verifies that run --replace deletes nothing for a user who may delete jobs but not
-// create them.
+// TestCLIReplacesOnlyWithAllRights verifies that `t9k run --replace` deletes nothing for a user who may delete jobs but
+// not create them.
 func TestCLIReplacesOnlyWithAllRights(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)
@@ -74,7 +74,7 @@ func TestCLIReplacesOnlyWithAllRights(t *testing.T) {
 	w.contains("run --replace", out, "genericjob/job deleted\n", "genericjob/job created\n")
 }
 
-// TestCLIReplacesAllOrNothing verifies that run --replace deletes no job if the API server would refuse another
+// TestCLIReplacesAllOrNothing verifies that `t9k run --replace` deletes no job if the API server would refuse another
 // deletion or another new job of the manifest.
 func TestCLIReplacesAllOrNothing(t *testing.T) {
 	w := newWorld(t)
@@ -125,7 +125,7 @@ func TestCLIRerunsScaledJob(t *testing.T) {
 	}
 }
 
-// TestCLIListsThroughAnOutage verifies that the list of get --watch shows the changes after an outage.
+// TestCLIListsThroughAnOutage verifies that the list of `t9k get --watch` shows the changes after an outage.
 func TestCLIListsThroughAnOutage(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// sweepJobs returns the UIDs and the names of a sweep's jobs by their values of a parameter.
+// sweepJobs returns the UIDs and the names of a sweep's jobs, by the jobs' values of a parameter.
 func (w *world) sweepJobs(sweep, parameter string) (uids map[string]types.UID, names map[string]string) {
 	w.Helper()
 	list := &batch.GenericJobList{}

@@ -136,7 +136,7 @@ func wordsOf(all []heard) []string {
 	return got
 }
 
-// awaitPods waits until a page shows the words of text, for example because the console knows the pods of a job.
+// awaitPods waits until a page shows the words of text. Tests use it to wait until the console knows the pods of a job.
 func (p *person) awaitPods(path, text string) {
 	p.Helper()
 	p.Await(path+" shows "+text, func() error { return p.shows(path, text, strings.NewReplacer()) })
@@ -339,8 +339,8 @@ func TestConsoleShowsLogsBesideASilentNode(t *testing.T) {
 	w.ends("the stream, although the node is silent,", ended)
 }
 
-// TestConsoleLogsAreOfOneJob verifies that the logs of a job that was created again under the same name have their own
-// page.
+// TestConsoleLogsAreOfOneJob verifies that the logs of a deleted job and of a later job with the same name are not
+// mixed: the stream of the deleted job ends, and the page then shows the logs of the later job.
 func TestConsoleLogsAreOfOneJob(t *testing.T) {
 	w := newWorld(t)
 	job := w.startTalkers("again", 1)

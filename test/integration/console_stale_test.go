@@ -49,7 +49,7 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// A GenericJob has no scale.
+	// GenericJobs have no scale subresource, so the API server may also answer that there is none.
 	if err := c.Resize(t.Context(), old, 2); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		t.Errorf("scale: %v", err)
 	}

@@ -101,14 +101,15 @@ func consoleReady(probes string) error {
 	return err
 }
 
-// person is a user whose requests have a bearer token, as an authenticating proxy in front of the console would add
+// person is a user whose requests carry a bearer token, as if an authenticating proxy in front of the console had added
 // it.
 type person struct {
 	*installation
 	name, token string
 }
 
-// person creates a ServiceAccount with the given rights in the namespace of w.
+// person creates a ServiceAccount with the given rights in the namespace of w, and returns it as a user of the console
+// i.
 func (w *world) person(i *installation, name string, rules ...rbacv1.PolicyRule) *person {
 	w.Helper()
 	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -214,7 +215,8 @@ var look = []rbacv1.PolicyRule{
 	rule(scheduling.GroupVersion.Group, "podgroups", "get list watch"), rule("", "pods events", "get list watch"),
 }
 
-// shared prepares two namespaces with one job each. The job in the first namespace has a pod and an event.
+// shared creates a second namespace, and one job with a pod and an event in each of the two. It returns the second
+// namespace.
 func (w *world) shared() (other *world) {
 	w.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-b"}}
@@ -303,7 +305,7 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 			}
 			for path, want := range map[string]string{here: c.logs, there: c.logsThere} {
 				for _, part := range []string{"/logs/stream", "/logs/download"} {
-					if want != "404" { // the pages say whether users who see the job may read its logs
+					if want != "404" { // what users who see the job may read was checked on the pages of the logs
 						continue
 					}
 					if code, body := p.call(http.MethodGet, path+part, nil); code != http.StatusNotFound {

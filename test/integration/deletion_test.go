@@ -19,7 +19,7 @@ import (
 )
 
 // TestOperatorDoesNotBlockNamespaceDeletion verifies that a namespace that is being deleted disappears, and that the
-// operator does not keep trying to create pods in it, because the API server refuses them.
+// operator does not keep trying to create pods there, which the API server refuses.
 func TestOperatorDoesNotBlockNamespaceDeletion(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)

@@ -68,7 +68,7 @@ func TestJobSurvivesOperatorKilledAtAnyWrite(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range kills {
 		o := startOperator(t, p.Kubeconfig)
-		at, after := 1+random.IntN(4), random.IntN(3) > 0 // the job makes progress only through successful writes
+		at, after := 1+random.IntN(4), random.IntN(3) > 0 // mostly after, because the job needs writes that succeed
 		writes := 0
 		p.Decide(func(r *http.Request) apiproxy.Fate {
 			if !apiproxy.IsWrite(r) {

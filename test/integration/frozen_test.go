@@ -20,9 +20,9 @@ import (
 // frozenRounds is the number of jobs for each case of TestEndsDuringAFreezeComeBeforeLaterChanges.
 const frozenRounds = 6
 
-// TestEndsDuringAFreezeComeBeforeLaterChanges verifies that results of pods count if they precede a change of the job
-// that the operator missed too. While the operator is frozen, pods finish, and then the job is paused, switched to
-// debug mode, or given a deadline. When the operator continues, it learns of both at once and in any order.
+// TestEndsDuringAFreezeComeBeforeLaterChanges verifies that results of pods count if they precede a change of the job.
+// While the operator is frozen, pods finish, and then the job is paused, switched to debug mode, or given a deadline.
+// When the operator continues, it learns of the results and of the change at once and in any order.
 func TestEndsDuringAFreezeComeBeforeLaterChanges(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)

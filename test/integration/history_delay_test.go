@@ -38,9 +38,9 @@ func (w *world) watchEnds() (endOf func(job string) time.Time) {
 	}
 }
 
-// TestEndedJobsAreArchived verifies that the archive gets each job with its end, also if the console was down at that
-// time and the job still exists. It prints how long that took, which depends on the load of the machine. That the
-// recorder itself does not delay a record is what TestRecordsAreWrittenAtOnce verifies.
+// TestEndedJobsAreArchived verifies that the archive gets each job with its end, also if the console was down when the
+// job ended and the job still exists. The test prints how long that took, which depends on the load of the machine.
+// TestRecordsAreWrittenAtOnce verifies that the recorder itself does not delay a record.
 func TestEndedJobsAreArchived(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -42,7 +42,8 @@ const (
 	lag, late = 2 * time.Second, time.Second
 )
 
-// shortLives runs short jobs with a time to live of 0, and records their pods and the times of their deletion.
+// shortLives runs short jobs with a time to live of 0. It records their pods, and the times at which the jobs are
+// deleted.
 type shortLives struct {
 	*world
 	mu   sync.Mutex
@@ -154,7 +155,7 @@ func (l *shortLives) gpuSeconds(job string) (seconds float64) {
 type span struct{ from, to time.Time }
 
 // killedConsoles runs one console after another, at least two, and kills each, until all jobs are deleted. It returns
-// the periods in which they were ready.
+// the periods in which the consoles were ready.
 func (l *shortLives) killedConsoles(args []string, probes string) (up []span) {
 	l.Helper()
 	for {

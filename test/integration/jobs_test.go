@@ -27,8 +27,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestJobCreatesGroupAndServiceBeforePods verifies that the PodGroup and the Service of a job exist before its first
-// pod, belong to it and follow its spec.
+// TestJobCreatesGroupAndServiceBeforePods verifies that the operator creates the PodGroup and the Service of a job
+// before the job's first pod, and that both belong to the job and follow its spec.
 func TestJobCreatesGroupAndServiceBeforePods(t *testing.T) {
 	w := newWorld(t)
 	p := apiproxy.Start(t, w.Env.Config)

@@ -1,4 +1,5 @@
-// Package integration tests the operator and the CRDs on a real API server.
+// Package integration tests the CRDs, the operator, the scheduler, the console and t9k on a real API server. Most tests
+// use the simulated kubelets of test/kit/kubelet.
 package integration
 
 import (

@@ -94,7 +94,7 @@ func TestOperatorRetriesTakenNameEveryTwoSeconds(t *testing.T) {
 	w.Create(taken)
 	w.Create(jobs.New("job", jobs.Role("w", 1, kubelet.Run)))
 	w.awaitReason("job", batch.ReasonNameTaken)
-	const refusals = 12 // with doubling intervals, the next one would be 20 s
+	const refusals = 12 // if the intervals doubled, the next one would be 20 s
 	attempts := func() int { return len(p.Seen("POST", w.Namespace+"/pods")) }
 	w.Await("the operator retries the name", func() error {
 		if n := attempts(); n < refusals {

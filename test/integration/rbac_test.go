@@ -46,7 +46,8 @@ func TestOperatorUsesExactlyItsPermissions(t *testing.T) {
 	address := freeAddress(t)
 	w.pointWebhook(address)
 
-	// streaming is the environment variable that turns streaming lists off, so that the operator sends list requests.
+	// streaming is the environment variable that turns streaming lists on or off. Without streaming lists, the operator
+	// sends list requests.
 	const streaming = "KUBE_FEATURE_WatchListClient"
 	first := startOperatorWith(t, []string{streaming + "=false"}, kubeconfig, electing)
 	w.Create(jobs.New("listed", jobs.Role("w", 1, kubelet.Exit, "0")))

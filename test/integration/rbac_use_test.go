@@ -108,7 +108,7 @@ type usage struct {
 	forbidden []string
 }
 
-// auditEnd returns the audit log. Its next request is the first one after the call.
+// auditEnd returns the audit log, positioned at its end: the log yields only requests after the call.
 func (w *world) auditEnd() *audit.Log {
 	w.Helper()
 	log, err := audit.OpenAtEnd(w.Env.AuditLog)

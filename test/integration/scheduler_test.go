@@ -239,8 +239,8 @@ func (w *world) checkGroup(name string, status metav1.ConditionStatus, reason st
 	return fmt.Errorf("its conditions are %+v", g.Status.Conditions)
 }
 
-// awaitLeader waits until a replica of a program other than old holds the program's Lease, and returns the identity
-// of the holder.
+// awaitLeader waits until the Lease of a program has a holder whose identity is not old, and returns the holder's
+// identity.
 func (w *world) awaitLeader(program, old string) (holder string) {
 	w.Helper()
 	w.Await("a "+program+" leads", func() error {
@@ -310,7 +310,8 @@ func (w *world) withMounted(name string, args []string) []string {
 	return all
 }
 
-// awaitProbes waits until the probes of the Deployment succeed. As those of a kubelet, they are anonymous requests.
+// awaitProbes waits until the probes of the Deployment succeed. Like the probes of a kubelet, the requests are
+// anonymous.
 func (s *installedScheduler) awaitProbes(w *world) {
 	w.Helper()
 	// Kubelets do not verify certificates either.

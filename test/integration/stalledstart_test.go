@@ -15,8 +15,9 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestStartAfterAWaitForANode verifies that a pod that waited for a node for longer than a start takes is not reported
-// as not started when it is bound, and never with the scheduler's warning from before.
+// TestStartAfterAWaitForANode verifies that the time that a pod waits for a node does not count as a delay of its
+// start. When a pod is bound after a long wait, its job never reports the scheduler's earlier warning as the reason why
+// the pod has not started. It reports a later warning about the start.
 func TestStartAfterAWaitForANode(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

@@ -29,7 +29,8 @@ import (
 // The table in docs/reliability.md lists the tests in this file, in wrongclocks_test.go and in foreign_test.go. Each
 // test logs the figures that the table gives as measured.
 
-// TestJobsWithoutFault runs the load of the other tests without a fault. Its figures are the baseline for theirs.
+// TestJobsWithoutFault runs the load of the other tests without a fault. Its figures are the baseline for those of the
+// other tests.
 func TestJobsWithoutFault(t *testing.T) {
 	l := newLoad(t)
 	startOperator(t, l.proxy.Kubeconfig)

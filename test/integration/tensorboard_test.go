@@ -225,8 +225,8 @@ func (w *world) runBoard(name string) *runningBoard {
 	return r
 }
 
-// listenForActivity listens at the port ActivityPort of a loopback address where no test of this or another process
-// does, and returns the address.
+// listenForActivity listens at board.ActivityPort of a loopback address at which no other test of any process listens,
+// and returns the address.
 func (w *world) listenForActivity() (listener net.Listener, address string) {
 	w.Helper()
 	for last := 1; last < 255; last++ {

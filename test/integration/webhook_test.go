@@ -40,8 +40,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// givenPorts holds the last port that freeAddress has tried, in the block of ports of this process. Its lock also
-// prevents two tests from trying the same port.
+// givenPorts holds the last port that freeAddress has tried, and the listener that reserves the block of ports of this
+// process. Its lock also prevents two tests from trying the same port.
 var givenPorts struct {
 	sync.Mutex
 	block net.Listener
@@ -59,7 +59,7 @@ func freeAddress(t *testing.T) string {
 		if first >= highest {
 			t.Fatal("no block of ports is free")
 		}
-		// The process keeps the first port of its block.
+		// The process keeps the first port of its block open, so that no other process uses the block.
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
 			givenPorts.block, givenPorts.last = l, first
 		}

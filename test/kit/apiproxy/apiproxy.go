@@ -41,6 +41,7 @@ type Proxy struct {
 
 // Request is a request of the program.
 type Request struct {
+	// At is the time at which the proxy received the request.
 	At time.Time
 	// Method and Path are the method and the path of the request.
 	Method, Path string

@@ -239,7 +239,7 @@ func (h *History) CatchUp() {
 	h.s.Await("the history has caught up", func() error { return h.current(h.s.Context()) })
 }
 
-// current returns an error if the history lacks the latest version of some object.
+// current returns an error if the history lacks the latest version of a job or pod.
 func (h *History) current(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := h.s.Client.List(ctx, &pods, client.InNamespace(h.s.Namespace)); err != nil {
@@ -326,11 +326,11 @@ func (h *History) Attempts(replica string) []*corev1.Pod {
 	return out
 }
 
-// attempt returns AttemptOf as a number; 0 if it is none.
+// attempt returns the number of a pod's attempt, or 0 if the pod has no valid label.
 func attempt(p *corev1.Pod) int {
 	n, _ := strconv.Atoi(AttemptOf(p))
 	return n
 }
 
-// AttemptOf returns the number of a pod's attempt, which is the value of a label.
+// AttemptOf returns the number of a pod's attempt as the pod's label contains it.
 func AttemptOf(p *corev1.Pod) string { return p.Labels[batch.LabelReplicaAttempt] }

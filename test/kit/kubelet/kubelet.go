@@ -27,7 +27,7 @@ const (
 	// Exit makes the pod exit with the code of the replica's attempt. The codes follow the word, one for each
 	// attempt; the last one also applies to all later attempts.
 	Exit = "exit"
-	// RunBound is Run for a pod that another scheduler binds to a node.
+	// RunBound does what Run does, for a pod that another scheduler binds to a node.
 	RunBound = "run-bound"
 	// Wait keeps the pod from being bound to a node.
 	Wait = "wait"

@@ -23,11 +23,11 @@ import (
 type Logs struct {
 	mu   sync.Mutex
 	logs map[string]*podLog // by namespace and name of the pod
-	// silent holds the pods for whose logs no request is answered.
+	// silent holds the pods for which Silence was called, by namespace and name. Requests for their logs get no answer.
 	silent map[string]bool
 }
 
-// podLog is the log of a pod. changed is closed when the log grows or ends, and then replaced.
+// podLog is the log of a pod. When the log grows or ends, changed is closed and replaced by a new channel.
 type podLog struct {
 	lines   []logLine
 	ended   bool

@@ -31,7 +31,7 @@ type Rules struct {
 }
 
 // Ledger watches all pods of a namespace. It sees each state of each pod, in the order in which the API server accepted
-// the states, and checks the rules for each.
+// the states, and checks the rules after each.
 type Ledger struct {
 	s     *namespace.Test
 	rules Rules
@@ -56,7 +56,7 @@ type Ledger struct {
 type gang struct {
 	min   int
 	pods  map[types.UID]*corev1.Pod
-	whole bool      // all pods of its minimum were bound at the same time
+	whole bool      // at least min pods were bound at the same time, now or earlier
 	since time.Time // when it became partly bound; zero if it is not partly bound
 }
 
@@ -225,7 +225,7 @@ func (l *Ledger) updateGang(p, now *corev1.Pod) {
 	switch {
 	case n >= g.min:
 		g.whole, g.since = true, time.Time{}
-	case n == 0 || g.whole: // a gang that ran and lost pods waits for room like other gangs
+	case n == 0 || g.whole: // a gang that was complete may stay partly bound while replacements of its pods wait
 		g.since = time.Time{}
 	case g.since.IsZero():
 		g.since = time.Now()

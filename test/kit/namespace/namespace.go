@@ -131,7 +131,7 @@ func (s *Test) Update(o client.Object, change func()) {
 	s.Must(s.updateWith(o, change, func() error { return s.Client.Update(s.Context(), o) }))
 }
 
-// UpdateStatus is Update for the status of an object.
+// UpdateStatus does what Update does, for the status of an object.
 func (s *Test) UpdateStatus(o client.Object, change func()) {
 	s.Helper()
 	s.Must(s.updateWith(o, change, func() error { return s.Client.Status().Update(s.Context(), o) }))
@@ -151,7 +151,8 @@ func (s *Test) updateWith(o client.Object, change func(), send func() error) err
 var conflicts = wait.Backoff{Steps: 200, Duration: 10 * time.Millisecond, Jitter: 1}
 
 // Watch calls see as watch.Objects does, with the objects of a list in the test's namespace, until see returns true or
-// the test ends. It returns after the first call, so see learns of what the test does next.
+// the test ends. Watch returns after the first call of see, so the later calls show every change that the test makes
+// afterwards.
 func (s *Test) Watch(list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) {
 	s.Helper()
 	first, ended := make(chan struct{}), make(chan struct{})

@@ -17,17 +17,17 @@ func Patient(c client.WithWatch) client.WithWatch { return patient{c} }
 
 type patient struct{ client.WithWatch }
 
-// Create creates an object.
+// Create creates an object as the embedded client does, with retries.
 func (p patient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	return again(ctx, func() error { return p.WithWatch.Create(ctx, o, opts...) })
 }
 
-// Update updates an object.
+// Update updates an object as the embedded client does, with retries.
 func (p patient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
 	return again(ctx, func() error { return p.WithWatch.Update(ctx, o, opts...) })
 }
 
-// Patch patches an object.
+// Patch patches an object as the embedded client does, with retries.
 func (p patient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	return again(ctx, func() error { return p.WithWatch.Patch(ctx, o, patch, opts...) })
 }

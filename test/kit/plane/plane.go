@@ -24,12 +24,13 @@ import (
 	"tensorstack.dev/batch/test/kit/program"
 )
 
-// Plane is an API server with the components that a test needs, and clients for it. Client retries writes as Patient
-// does.
+// Plane is an API server with the components that a test needs, and clients for it.
 type Plane struct {
-	Env    *testenv.Env
+	Env *testenv.Env
+	// Client retries writes as Patient does.
 	Client client.WithWatch
-	Core   kubernetes.Interface
+	// Core is a client for the resources of Kubernetes. It uses Protobuf.
+	Core kubernetes.Interface
 
 	mu   sync.Mutex
 	stop []func() // called in reverse order

@@ -60,7 +60,7 @@ func (p *Pool) Lend(t *testing.T) *Plane {
 	return p.take(t)
 }
 
-// LendSerial is Lend for a test that cannot run in parallel with others.
+// LendSerial does what Lend does, for a test that cannot run in parallel with others.
 func (p *Pool) LendSerial(t *testing.T) *Plane {
 	t.Helper()
 	p.want()
@@ -107,7 +107,7 @@ func (p *Pool) pop() *Plane {
 	return plane
 }
 
-// push makes a control plane idle. It returns false, and does nothing, if no further test needs one.
+// push makes a control plane idle and returns true. If no further test needs one, push does nothing and returns false.
 func (p *Pool) push(plane *Plane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,8 +45,9 @@ func Start(path string, args, env []string) (*Program, error) {
 	return p, nil
 }
 
-// spawner returns the channel to the OS thread that starts all programs. The kernel kills a program when the thread
-// that started it exits, and Go ends a thread when the goroutine that has locked it exits.
+// spawner returns the channel to a goroutine that starts all programs on its own OS thread. The kernel kills a program
+// when the thread that started it exits, and Go ends a thread when the goroutine that has locked it returns. So this
+// goroutine never returns.
 var spawner = sync.OnceValue(func() chan<- func() {
 	orders := make(chan func())
 	go func() {

@@ -1,5 +1,5 @@
-// Package watch watches lists of objects and continues after outages of the API server. It shows every version of
-// each object, except versions that appear while a watch is interrupted, because it then lists the objects again.
+// Package watch watches lists of objects and continues after outages of the API server. It shows every version of each
+// object, except versions that appear while a watch is interrupted: after an interruption, it lists the objects again.
 // Start reading at Objects.
 package watch
 
@@ -40,7 +40,7 @@ func Objects(ctx context.Context, c client.WithWatch, list client.ObjectList, se
 	return last
 }
 
-// once lists and watches until see returns true or the watch ends. It returns true if see did.
+// once lists and watches until see returns true or the watch ends. It reports whether see returned true.
 func once(ctx context.Context, c client.WithWatch, list client.ObjectList, see func([]client.Object) bool, opts ...client.ListOption) (bool, error) {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return false, err

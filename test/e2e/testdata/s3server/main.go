@@ -67,8 +67,8 @@ func put(backend gofakes3.Backend, bucket, dir, path string) error {
 	return err
 }
 
-// only returns a handler that passes on to h only requests that name the access key. The store itself admits all
-// requests.
+// only returns a handler that passes a request on to h only if the request names the access key. The store itself
+// admits all requests.
 func only(key string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), " Credential="+key+"/") {
