@@ -67,8 +67,9 @@ type ReplicaDebugSet struct {
 	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command and the args of each container, except init containers. Variables in it are replaced
-	// as in the template. Unset or empty: ["sleep", "inf"].
+	// Command replaces the command and the args of each container, except init containers. The probes of these
+	// containers are left out. Variables in the command are replaced as in the template. Unset or empty: ["sleep",
+	// "inf"].
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
@@ -91,7 +92,8 @@ type PauseMode struct {
 	ResumeSpecs []ResumeSpec `json:"resumeSpecs,omitempty"`
 }
 
-// ResumeSpec holds the settings with which the replicas of one role start after a pause.
+// ResumeSpec holds the settings with which the replicas of one role start after a pause. In a GenericJob, the main
+// container of a pod is its first container.
 type ResumeSpec struct {
 	// Type is the role.
 	// +kubebuilder:validation:MinLength=1
@@ -101,12 +103,12 @@ type ResumeSpec struct {
 	// +optional
 	SkipInitContainer bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or
-	// empty: the template's.
+	// empty: the template's command. It has no effect in a job that uses torchrun.
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
 	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or
-	// empty: the template's.
+	// empty: the template's args.
 	// +optional
 	// +listType=atomic
 	Args []string `json:"args,omitempty"`

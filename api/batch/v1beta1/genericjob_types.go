@@ -84,10 +84,9 @@ type GenericJobSpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	SuccessRules []FinishRule `json:"successRules,omitempty"`
 	// FailureRules lists rules by which the job fails. A rule holds when all replicas that it names have failed for
-	// good, which means that no restart is left or allowed. The job fails when one rule holds. If the job has neither
-	// failure rules nor success rules, it fails when any replica has failed for good. If it has success rules, it also
-	// fails when none of them can hold any more. If a failure rule and a success rule hold within a second of each
-	// other, the job fails.
+	// good, which means that no restart is left or allowed. The job fails when one rule holds. It also fails when it
+	// cannot succeed any more: when no success rule can hold or, without success rules, when any replica has failed for
+	// good. If a failure rule and a success rule hold within a second of each other, the job fails.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -164,7 +163,7 @@ type RestartPolicy struct {
 }
 
 // ExitCodes lists the exit codes after which a failed replica restarts or has failed for good. The policy decides about
-// a code in neither list.
+// a code in neither list. No code may be in both lists.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.restart) ? self.restart : [], has(self.fail) ? self.fail : []].all(l, l.all(c, type(c) == int ? c >= 1 && c <= 255 : !c.matches('^[0-9]{1,3}(-[0-9]{1,3})?$') || c.split('-').all(n, int(n) >= 1 && int(n) <= 255) && int(c.split('-')[0]) <= int(c.split('-')[size(c.split('-')) - 1])))",message="not a range of exit codes: write codes from 1 to 255, and ranges upwards, such as \"128-255\""
 type ExitCodes struct {

@@ -30,9 +30,9 @@ const (
 )
 
 // AnnotationReplicaEnds is an annotation of the events EventReplicaRestarted and EventReplicaDisrupted. Its value is a
-// JSON list that says how the replicas ended that the event's message names. An item has the fields replica (the name),
-// restart, limit, exitCode and startFailure (for a charged restart), and reason (for a replacement without charge).
-// Fields without a value are left out.
+// JSON list with the end of each replica that the event's message names. An item has the field replica (the name), and
+// restart, limit, exitCode and startFailure for a charged restart, or reason for a replacement without charge. Fields
+// without a value are left out.
 const AnnotationReplicaEnds = "batch.tensorstack.dev/replica-ends"
 
 // These labels and annotations mark the jobs of a sweep: jobs that were created from one manifest and differ in the

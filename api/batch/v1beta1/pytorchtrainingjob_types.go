@@ -50,7 +50,8 @@ type PyTorchTrainingJobList struct {
 // the job also fails when another replica fails for good and the master does not end within a minute.
 type PyTorchTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job. The ranks of torch.distributed (RANK) count over all roles in this
-	// order. Roles cannot be added, removed or reordered on a live job.
+	// order. The main container of a pod is the one named pytorch or else python, or else the first container. Its end
+	// is the end of the replica. Roles cannot be added, removed or reordered on a live job.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MinItems=1
@@ -86,7 +87,7 @@ type ElasticConfig struct {
 	// Enabled switches elastic training on. Defaults to false. It cannot change on a live job.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
 	// MinReplicas is the smallest number of replicas with which the training runs. Required if elastic training is
@@ -100,7 +101,8 @@ type ElasticConfig struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// ExpectedReplicas is the wanted number of replicas, from minReplicas to maxReplicas. 0 means minReplicas. Users
-	// and autoscalers change it to scale the job, also through the scale subresource.
+	// and autoscalers change it to scale the job, also through the scale subresource. A change has no effect after a
+	// replica has succeeded.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -113,7 +115,7 @@ type TorchrunConfig struct {
 	// Enabled switches torchrun on. Defaults to false.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
 	// MaxRestarts is torchrun's option --max_restarts: the number of times that each torchrun restarts its processes

@@ -54,11 +54,14 @@ const (
 
 	// ReasonNotFinished (Completed, Failed): the job has not finished.
 	ReasonNotFinished Reason = "NotFinished"
-	// ReasonSuccessRule (Completed): a success rule holds.
+	// ReasonSuccessRule (Completed): a success rule holds or, without success rules, all replicas have succeeded. The
+	// success rule of a training job is that its master succeeds.
 	ReasonSuccessRule Reason = "SuccessRuleMet"
-	// ReasonFailureRule (Failed): a failure rule holds.
+	// ReasonFailureRule (Failed): a failure rule holds or, without any finish rules, a replica has failed for good. The
+	// failure rule of a training job is that its master fails for good.
 	ReasonFailureRule Reason = "FailureRuleMet"
-	// ReasonSuccessRulesUnsatisfiable (Failed): no success rule can hold any more.
+	// ReasonSuccessRulesUnsatisfiable (Failed): no success rule can hold any more or, in a job with only failure rules,
+	// a replica has failed for good.
 	ReasonSuccessRulesUnsatisfiable Reason = "SuccessRulesUnsatisfiable"
 	// ReasonDeadlineExceeded (Failed): the job was active for longer than runPolicy.activeDeadlineSeconds.
 	ReasonDeadlineExceeded Reason = "DeadlineExceeded"

@@ -199,7 +199,8 @@ type OmittedReplicas struct {
 type Tasks struct {
 	// Type is the role.
 	Type string `json:"type"`
-	// RestartCount is the sum of the restarts charged to the replicas of this role.
+	// RestartCount is the sum of the restarts charged to the replicas of this role. It includes replicas that an
+	// elastic job has removed.
 	RestartCount int32 `json:"restartCount"`
 	// Replicas lists the replicas by rank. If the job has more replicas than the operator's setting
 	// jobs.maxListedReplicas (1000 by default), it lists only those that most need attention, and omitted describes the
@@ -233,8 +234,8 @@ type Incident struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message is the last line of the termination message of the container that failed, cut to 256 characters; unset if
-	// there is none. If the container has the terminationMessagePolicy FallbackToLogsOnError and writes no message, it
-	// is the last line of the log.
+	// there is none. If the container has the terminationMessagePolicy FallbackToLogsOnError and writes no message, the
+	// last line of the log takes its place.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// StartTime is when the replica ended.

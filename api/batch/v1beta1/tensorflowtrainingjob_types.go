@@ -52,8 +52,8 @@ type TensorFlowTrainingJobList struct {
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.replicaSpecs.all(s, s.template.spec.containers.exists(c, c.name == 'tensorflow'))",optionalOldSelf=true,fieldPath=".replicaSpecs",message="in each role one container is the main one: name it \"tensorflow\""
 type TensorFlowTrainingJobSpec struct {
 	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one
-	// replica). The job needs a chief or workers. In each role, the main container must be named tensorflow. Roles
-	// cannot be added, removed or reordered on a live job.
+	// replica). The job needs a chief or workers. In each role, the main container must be named tensorflow. Its end is
+	// the end of the replica. Roles cannot be added, removed or reordered on a live job.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MinItems=1

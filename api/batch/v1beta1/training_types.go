@@ -49,8 +49,8 @@ const (
 // restartScope may change on a live job.
 type RunPolicy struct {
 	// ActiveDeadlineSeconds is the longest time in seconds for which the job may be active, counted from
-	// status.startTime. The job then fails, and its running pods are deleted, whatever cleanUpPolicy says. Unset: no
-	// deadline.
+	// status.startTime. The job then fails, and its pods that have not ended are deleted, whatever cleanUpPolicy says.
+	// Unset: no deadline.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`

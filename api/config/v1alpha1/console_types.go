@@ -23,7 +23,7 @@ type ConsoleConfiguration struct {
 	// Metrics configures the HTTPS server of /metrics.
 	// +optional
 	Metrics Metrics `json:"metrics,omitzero"`
-	// ClusterName is the name of the cluster that all pages show. Unset: the pages show no name.
+	// ClusterName is the name of the cluster, which all pages show. Unset: the pages show no name.
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 	// AccessCacheTime is the time for which the console caches the API server's answers about the identity and the
@@ -51,8 +51,8 @@ type ConsoleServer struct {
 	// +optional
 	CertDir string `json:"certDir,omitempty"`
 	// URLs are the addresses under which browsers reach the console, such as https://console.example.org, without a
-	// path. If addresses are set, the console refuses requests for other hosts and requests from pages at other
-	// addresses. Unset: it refuses none. signIn requires them.
+	// path. The console refuses requests for other hosts. Unset: it accepts every host. In both cases, it refuses
+	// requests from pages of other origins, except navigation such as links. signIn requires at least one address.
 	// +optional
 	URLs []string `json:"urls,omitempty"`
 }

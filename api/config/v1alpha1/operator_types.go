@@ -28,8 +28,8 @@ type OperatorConfiguration struct {
 	// Webhook configures the server of the admission webhooks.
 	// +optional
 	Webhook Webhook `json:"webhook,omitzero"`
-	// QueuesFile is the path of a YAML file with queues. The operator creates those that do not exist, and does not
-	// change existing ones. Unset: the operator creates only the queue default.
+	// QueuesFile is the path of a YAML file with queues. The operator creates the queues that do not exist, and does
+	// not change existing ones. Unset: the operator creates only the queue default.
 	// +optional
 	QueuesFile string `json:"queuesFile,omitempty"`
 	// Jobs configures the controllers of jobs.
@@ -116,8 +116,8 @@ type Jobs struct {
 	MaxRestartBackoff *metav1.Duration `json:"maxRestartBackoff,omitempty"`
 	// LogReadTime is the minimum time for which the operator keeps the pod of a replica, after it has seen the end of
 	// the pod, before it deletes the pod for a restart or for clean-up. It is also the minimum TTL of a job. During
-	// this time, the console can read the log for its archive. Actions that users request, such as a pause, do not wait. 0s: the operator does
-	// not wait.
+	// this time, the console can read the log for its archive. Actions that users request, such as a pause, do not
+	// wait. 0s: the operator does not wait.
 	// +optional
 	// +default="0s"
 	LogReadTime *metav1.Duration `json:"logReadTime,omitempty"`

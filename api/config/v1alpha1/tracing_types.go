@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Tracing configures where a program sends traces. Its fields have the names that they have in the configuration files
-// of Kubernetes.
+// Tracing configures where a program sends traces. Its fields have the same names as in the configuration files of
+// Kubernetes.
 type Tracing struct {
 	// Endpoint is the address of the collector as HOST:PORT. The program sends OTLP over gRPC without TLS, so the
 	// collector should run on the same node or in a network that you trust.

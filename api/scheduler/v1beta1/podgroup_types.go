@@ -136,7 +136,8 @@ const (
 	// SufficientGroupMember is True while at least minMember pods of the group exist and are not being deleted. The
 	// operator sets it.
 	SufficientGroupMember PodGroupConditionType = "SufficientGroupMember"
-	// GroupScheduled is True once the group's minimum is bound to nodes. The scheduler sets it.
+	// GroupScheduled is True once the group's minimum is bound to nodes, and False again when no bound or finished pod
+	// of the group is left. The scheduler sets it.
 	GroupScheduled PodGroupConditionType = "GroupScheduled"
 )
 
@@ -163,8 +164,9 @@ const (
 	ReasonShapeUnknown = "ResourceShapeUnknown"
 	// ReasonNoRoom: the nodes have no room for the group's minimum.
 	ReasonNoRoom = "NoRoom"
-	// ReasonImpossible: the group could not start even if nothing else ran, because it needs more than the whole quota
-	// of its queue or more than the nodes have. The scheduler tries it again when the queue or a node changes.
+	// ReasonImpossible: the group could not start even if nothing else ran, because its minimum exceeds the whole quota
+	// of its queue or does not fit on empty nodes. The scheduler tries the group again when the queue or a node
+	// changes.
 	ReasonImpossible = "Impossible"
 	// ReasonPreempting: pods of other queues are being evicted for the group.
 	ReasonPreempting = "Preempting"

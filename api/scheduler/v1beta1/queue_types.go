@@ -10,14 +10,16 @@ const DefaultQueue = "default"
 
 // Labels that administrators set on namespaces.
 const (
-	// LabelDefaultQueue names the queue that admission sets in jobs and TensorBoards of the namespace that name no
+	// LabelDefaultQueue names the queue that admission sets in new jobs and TensorBoards of the namespace that name no
 	// queue. It needs Kubernetes 1.36 or later.
 	LabelDefaultQueue = "scheduler.tensorstack.dev/default-queue"
-	// LabelRequireQueue, with the value "true", makes admission refuse jobs and TensorBoards that name no queue.
+	// LabelRequireQueue, with the value "true", makes admission refuse new jobs and TensorBoards of the namespace that
+	// name no queue.
 	LabelRequireQueue = "scheduler.tensorstack.dev/require-queue"
 )
 
-// The namespace and the name of the ConfigMap with the profiles that queues name in resourceShapeProfile.
+// ResourceShapesNamespace and ResourceShapes are the namespace and the name of the ConfigMap with the profiles that
+// queues name in resourceShapeProfile.
 const (
 	ResourceShapesNamespace = "t9k-system"
 	ResourceShapes          = "resource-shapes"
@@ -70,7 +72,9 @@ type QueueSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Priority int32 `json:"priority,omitempty"`
-	// GroupPriority is the range of priorities that groups of the queue may have. Unset: 0 to 100.
+	// GroupPriority is the range of priorities that groups of the queue may have. Admission refuses jobs and PodGroups
+	// with another priority, unless the user has the RBAC verb "use" on all queues. The scheduler treats a priority
+	// outside of the range as the nearest one in the range. Unset: 0 to 100.
 	// +optional
 	GroupPriority *PriorityRange `json:"groupPriority,omitempty"`
 	// Preemptible says whether groups of queues with a higher priority may evict pods of this queue. Defaults to true.

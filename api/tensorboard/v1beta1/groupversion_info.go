@@ -19,5 +19,6 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// LabelTensorBoard, on all objects that belong to a TensorBoard, holds its name.
+// LabelTensorBoard holds the name of the TensorBoard to which an object belongs. The operator sets it on the
+// Deployment, the Service and the pods.
 const LabelTensorBoard = "tensorstack.dev/tensorboard"

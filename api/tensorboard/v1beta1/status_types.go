@@ -14,7 +14,7 @@ const (
 	Pending Phase = "Pending"
 	// Running: the TensorBoard answers requests.
 	Running Phase = "Running"
-	// Suspended: spec.suspend is true, and no pod runs.
+	// Suspended: spec.suspend is true. The pod is gone or terminating.
 	Suspended Phase = "Suspended"
 	// Failed: the TensorBoard cannot run. The condition Ready has the reason.
 	Failed Phase = "Failed"

@@ -10,7 +10,7 @@ package v1beta1
 type ElasticConfigApplyConfiguration struct {
 	// Enabled switches elastic training on. Defaults to false. It cannot change on a live job.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
 	// MinReplicas is the smallest number of replicas with which the training runs. Required if elastic training is
 	// enabled. It cannot change on a live job.
@@ -19,7 +19,8 @@ type ElasticConfigApplyConfiguration struct {
 	// live job.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// ExpectedReplicas is the wanted number of replicas, from minReplicas to maxReplicas. 0 means minReplicas. Users
-	// and autoscalers change it to scale the job, also through the scale subresource.
+	// and autoscalers change it to scale the job, also through the scale subresource. A change has no effect after a
+	// replica has succeeded.
 	ExpectedReplicas *int32 `json:"expectedReplicas,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 // with apply.
 //
 // ExitCodes lists the exit codes after which a failed replica restarts or has failed for good. The policy decides about
-// a code in neither list.
+// a code in neither list. No code may be in both lists.
 type ExitCodesApplyConfiguration struct {
 	// Restart lists exit codes after which the replica restarts, as often as limit allows.
 	Restart *batchv1beta1.CodeList `json:"restart,omitempty"`

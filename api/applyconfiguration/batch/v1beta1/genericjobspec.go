@@ -15,10 +15,9 @@ type GenericJobSpecApplyConfiguration struct {
 	// and the job succeeds when one rule holds. Unset or empty: the job succeeds when every replica has succeeded.
 	SuccessRules []batchv1beta1.FinishRule `json:"successRules,omitempty"`
 	// FailureRules lists rules by which the job fails. A rule holds when all replicas that it names have failed for
-	// good, which means that no restart is left or allowed. The job fails when one rule holds. If the job has neither
-	// failure rules nor success rules, it fails when any replica has failed for good. If it has success rules, it also
-	// fails when none of them can hold any more. If a failure rule and a success rule hold within a second of each
-	// other, the job fails.
+	// good, which means that no restart is left or allowed. The job fails when one rule holds. It also fails when it
+	// cannot succeed any more: when no success rule can hold or, without success rules, when any replica has failed for
+	// good. If a failure rule and a success rule hold within a second of each other, the job fails.
 	FailureRules []batchv1beta1.FinishRule `json:"failureRules,omitempty"`
 	// Service gives the job a headless Service with these ports. The replicas then have names in DNS. Unset: the job
 	// has no Service. It cannot change on a live job.

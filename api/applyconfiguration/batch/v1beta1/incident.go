@@ -25,8 +25,8 @@ type IncidentApplyConfiguration struct {
 	// known.
 	Reason *string `json:"reason,omitempty"`
 	// Message is the last line of the termination message of the container that failed, cut to 256 characters; unset if
-	// there is none. If the container has the terminationMessagePolicy FallbackToLogsOnError and writes no message, it
-	// is the last line of the log.
+	// there is none. If the container has the terminationMessagePolicy FallbackToLogsOnError and writes no message, the
+	// last line of the log takes its place.
 	Message *string `json:"message,omitempty"`
 	// StartTime is when the replica ended.
 	StartTime *v1.Time `json:"startTime,omitempty"`

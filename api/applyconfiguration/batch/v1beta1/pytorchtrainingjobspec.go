@@ -14,7 +14,8 @@ import (
 // the job also fails when another replica fails for good and the master does not end within a minute.
 type PyTorchTrainingJobSpecApplyConfiguration struct {
 	// ReplicaSpecs lists the roles of the job. The ranks of torch.distributed (RANK) count over all roles in this
-	// order. Roles cannot be added, removed or reordered on a live job.
+	// order. The main container of a pod is the one named pytorch or else python, or else the first container. Its end
+	// is the end of the replica. Roles cannot be added, removed or reordered on a live job.
 	ReplicaSpecs []PyTorchReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`
 	// Elastic lets the number of replicas change while the job runs. It has no effect unless elastic and torchrunConfig
 	// are both enabled.

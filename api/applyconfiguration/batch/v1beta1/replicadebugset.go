@@ -11,8 +11,9 @@ type ReplicaDebugSetApplyConfiguration struct {
 	Type *string `json:"type,omitempty"`
 	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
-	// Command replaces the command and the args of each container, except init containers. Variables in it are replaced
-	// as in the template. Unset or empty: ["sleep", "inf"].
+	// Command replaces the command and the args of each container, except init containers. The probes of these
+	// containers are left out. Variables in the command are replaced as in the template. Unset or empty: ["sleep",
+	// "inf"].
 	Command []string `json:"command,omitempty"`
 }
 

@@ -5,17 +5,18 @@ package v1beta1
 // ResumeSpecApplyConfiguration represents a declarative configuration of the ResumeSpec type for use
 // with apply.
 //
-// ResumeSpec holds the settings with which the replicas of one role start after a pause.
+// ResumeSpec holds the settings with which the replicas of one role start after a pause. In a GenericJob, the main
+// container of a pod is its first container.
 type ResumeSpecApplyConfiguration struct {
 	// Type is the role.
 	Type *string `json:"type,omitempty"`
 	// SkipInitContainer leaves the init containers out of the pods. Defaults to false.
 	SkipInitContainer *bool `json:"skipInitContainer,omitempty"`
 	// Command replaces the command of the main container. Variables in it are replaced as in the template. Unset or
-	// empty: the template's.
+	// empty: the template's command. It has no effect in a job that uses torchrun.
 	Command []string `json:"command,omitempty"`
 	// Args replaces the arguments of the main container. Variables in it are replaced as in the template. Unset or
-	// empty: the template's.
+	// empty: the template's args.
 	Args []string `json:"args,omitempty"`
 }
 

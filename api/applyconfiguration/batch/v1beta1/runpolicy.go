@@ -13,8 +13,8 @@ import (
 // restartScope may change on a live job.
 type RunPolicyApplyConfiguration struct {
 	// ActiveDeadlineSeconds is the longest time in seconds for which the job may be active, counted from
-	// status.startTime. The job then fails, and its running pods are deleted, whatever cleanUpPolicy says. Unset: no
-	// deadline.
+	// status.startTime. The job then fails, and its pods that have not ended are deleted, whatever cleanUpPolicy says.
+	// Unset: no deadline.
 	ActiveDeadlineSeconds *int32 `json:"activeDeadlineSeconds,omitempty"`
 	// BackoffLimit is the largest number of retries. A failure that needs one more retry fails the job. Replicas that
 	// fail together cost one retry: if further replicas fail before all run again, they cost nothing, unless a replica

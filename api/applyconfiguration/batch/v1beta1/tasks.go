@@ -9,7 +9,8 @@ package v1beta1
 type TasksApplyConfiguration struct {
 	// Type is the role.
 	Type *string `json:"type,omitempty"`
-	// RestartCount is the sum of the restarts charged to the replicas of this role.
+	// RestartCount is the sum of the restarts charged to the replicas of this role. It includes replicas that an
+	// elastic job has removed.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Replicas lists the replicas by rank. If the job has more replicas than the operator's setting
 	// jobs.maxListedReplicas (1000 by default), it lists only those that most need attention, and omitted describes the

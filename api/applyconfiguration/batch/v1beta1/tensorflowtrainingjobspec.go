@@ -13,8 +13,8 @@ import (
 // of the workers: the job succeeds when the master succeeds, and fails when the master fails for good.
 type TensorFlowTrainingJobSpecApplyConfiguration struct {
 	// ReplicaSpecs lists the roles of the job: chief (at most one replica), worker, ps and evaluator (at most one
-	// replica). The job needs a chief or workers. In each role, the main container must be named tensorflow. Roles
-	// cannot be added, removed or reordered on a live job.
+	// replica). The job needs a chief or workers. In each role, the main container must be named tensorflow. Its end is
+	// the end of the replica. Roles cannot be added, removed or reordered on a live job.
 	ReplicaSpecs                   []TrainingReplicaSpecApplyConfiguration `json:"replicaSpecs,omitempty"`
 	TrainingSpecApplyConfiguration `json:",inline"`
 }

@@ -10,7 +10,7 @@ package v1beta1
 type TorchrunConfigApplyConfiguration struct {
 	// Enabled switches torchrun on. Defaults to false.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Enable is the older spelling of enabled. It counts if enabled is unset.
+	// Enable is the older spelling of enabled. It has an effect only if enabled is unset.
 	Enable *bool `json:"enable,omitempty"`
 	// MaxRestarts is torchrun's option --max_restarts: the number of times that each torchrun restarts its processes
 	// before it fails. Unset: torchrun's own default.

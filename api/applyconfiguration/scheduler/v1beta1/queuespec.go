@@ -16,7 +16,9 @@ type QueueSpecApplyConfiguration struct {
 	// Priority is the priority of the queue, from 0 to 100. Groups of queues with a higher priority are scheduled
 	// first, and may evict pods of preemptible queues with a lower priority. Defaults to 0.
 	Priority *int32 `json:"priority,omitempty"`
-	// GroupPriority is the range of priorities that groups of the queue may have. Unset: 0 to 100.
+	// GroupPriority is the range of priorities that groups of the queue may have. Admission refuses jobs and PodGroups
+	// with another priority, unless the user has the RBAC verb "use" on all queues. The scheduler treats a priority
+	// outside of the range as the nearest one in the range. Unset: 0 to 100.
 	GroupPriority *PriorityRangeApplyConfiguration `json:"groupPriority,omitempty"`
 	// Preemptible says whether groups of queues with a higher priority may evict pods of this queue. Defaults to true.
 	Preemptible *bool `json:"preemptible,omitempty"`
