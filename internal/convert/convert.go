@@ -1,5 +1,5 @@
 // Package convert converts training jobs of Kubeflow's training operator (kubeflow.org/v1) to the jobs of this product.
-// No field is lost silently: each is converted or named in a note. The package is pure. Start reading at Job.
+// No field is lost silently: each is converted or named in a note. The package does no I/O. Start reading at Job.
 package convert
 
 import (
@@ -32,11 +32,13 @@ type Note struct {
 	Message string
 }
 
+// String returns the note as PATH: MESSAGE.
 func (n Note) String() string { return n.Path + ": " + n.Message }
 
 // Error lists the reasons why a manifest cannot be converted.
 type Error []Note
 
+// Error returns the reasons, one per line.
 func (e Error) Error() string {
 	lines := make([]string, len(e))
 	for i, n := range e {
@@ -98,7 +100,7 @@ func (c *conversion) fail(path, message string) { c.errs = append(c.errs, Note{p
 
 // set writes a field of the new spec.
 func (c *conversion) set(value any, path ...string) {
-	// It cannot fail: only this function creates the parents, and they are maps.
+	// SetNestedField cannot fail here, because only this function creates the parents of a field, and they are maps.
 	_ = unstructured.SetNestedField(c.spec, value, path...)
 }
 

@@ -51,7 +51,7 @@ func files(t *testing.T, pattern string) []string {
 	return all
 }
 
-// normalOf decodes a converted job strictly and returns the engine's form of it.
+// normalOf decodes a converted job strictly, validates it, and returns it with its engine.Job.
 func normalOf(t *testing.T, u *unstructured.Unstructured) (kinds.Object, *engine.Job) {
 	t.Helper()
 	kind, err := kinds.ByName(u.GetKind())

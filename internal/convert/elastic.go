@@ -84,7 +84,7 @@ func (c *conversion) bounds(roles []*role) {
 }
 
 // rendezvous returns torchrun's options for the rendezvous settings of Kubeflow for which torchrunConfig has no field.
-// They come last among the extra options, so they take precedence.
+// They become the extraOptions, which follow the operator's own options and therefore take precedence over them.
 func (c *conversion) rendezvous(roles []*role) []any {
 	var options []any
 	host, hasHost := c.text("spec", "elasticPolicy", "rdzvHost")
@@ -114,7 +114,8 @@ func (c *conversion) rendezvous(roles []*role) []any {
 	return options
 }
 
-// settings returns the configuration of the rendezvous as KEY=VALUE,….
+// settings returns the configuration of the rendezvous as KEY=VALUE pairs that are separated by commas; empty if there
+// is none.
 func (c *conversion) settings() string {
 	given, ok := c.take("spec", "elasticPolicy", "rdzvConf")
 	list, isList := given.([]any)

@@ -32,7 +32,7 @@ func (c *conversion) runPolicy() {
 	c.scheduling()
 }
 
-// restarts reports whether a replica may be restarted.
+// restarts reports whether the restart policy of a role of the new job allows restarts.
 func (c *conversion) restarts() bool {
 	specs, _ := c.spec["replicaSpecs"].([]any)
 	for _, s := range specs {

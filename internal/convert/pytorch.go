@@ -71,7 +71,7 @@ func (c *conversion) plain(roles []*role, processes string) {
 }
 
 // callsBarely reports whether the main container calls torchrun without the options in decided and without references
-// to variables of the launcher.
+// to launcherVariables.
 func (r *role) callsBarely() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
@@ -86,7 +86,7 @@ func setLauncher(roles []*role, processes string) {
 	for _, r := range roles {
 		r.setEnv("PET_NNODES", strconv.FormatInt(total, 10))
 		r.setEnv("PET_NPROC_PER_NODE", processes)
-		// The operator sets the variables to which these refer.
+		// The operator sets RANK, MASTER_ADDR and MASTER_PORT.
 		r.setEnv("PET_NODE_RANK", "$(RANK)")
 		r.setEnv("PET_MASTER_ADDR", "$(MASTER_ADDR)")
 		r.setEnv("PET_MASTER_PORT", "$(MASTER_PORT)")

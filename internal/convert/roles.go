@@ -74,8 +74,8 @@ func (c *conversion) roles(f *framework) []*role {
 	return roles
 }
 
-// restartPolicies maps Kubeflow's restart policies to ours. The names are the same, but ExitCode restarts fewer exit codes
-// here, about which role warns.
+// restartPolicies maps Kubeflow's restart policies to ours. The names are the same, but ExitCode restarts after fewer
+// exit codes here. The method role warns about this difference.
 var restartPolicies = map[string]string{"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "ExitCode"}
 
 func (c *conversion) role(f *framework, key, name string) *role {

@@ -83,7 +83,7 @@ func (c *conversion) text(path ...string) (string, bool) {
 	return "", false
 }
 
-// flag removes and returns a boolean; false if the field is absent.
+// flag removes and returns a boolean; false if the field is absent or has another value, which is an error.
 func (c *conversion) flag(path ...string) bool {
 	v, ok := c.take(path...)
 	if !ok {
@@ -105,7 +105,7 @@ func quoted(v any) string {
 }
 
 // one removes a field with a fixed set of values and returns its translation. It returns false if the field is absent
-// or has another value, which is an error.
+// or empty, or if it has another value, which is an error.
 func (c *conversion) one(words map[string]string, path ...string) (string, bool) {
 	v, ok := c.text(path...)
 	if !ok || v == "" {

@@ -137,7 +137,7 @@ func (p *Plan) Objects(job *Job) iter.Seq[Object] {
 	}
 }
 
-// Pod builds a pod of the job. It drops labels and annotations of the template that only the operator may set.
+// Pod builds a pod of the job. It drops the reserved labels and annotations of the template (see Reserved).
 func (j *Job) Pod(n NewPod) *corev1.Pod {
 	role := &j.Roles[n.Role]
 	name := j.PodName(role.Type, n.Rank)

@@ -29,10 +29,10 @@ const (
 // pressure or because the pod exceeded its own limits.
 const reasonEvicted = "Evicted"
 
-// admissionReasons are the values of pod.status.reason with which a kubelet rejects a pod because its node currently
-// lacks something, when the pod arrives or when the kubelet restarts. Another node, or the same node later, may accept
-// the pod. The list leaves out reasons that apply on every node, such as PodOSNotSupported and SysctlForbidden. A pod
-// with such a reason has failed.
+// admissionReasons are the values of pod.status.reason with which a kubelet rejects a pod that its node cannot run at
+// present. The kubelet rejects such a pod when the pod arrives or when the kubelet restarts. Another node, or the same
+// node later, may accept the pod. The list leaves out reasons that apply on every node, such as PodOSNotSupported and
+// SysctlForbidden. A pod with such a reason has failed.
 var admissionReasons = []string{
 	"NodeAffinity", "NodeName", "NodePorts", "TaintToleration", "NodeShutdown", "InvalidNodeInfo", "UnexpectedAdmissionError",
 	"UnknownReason", "UnexpectedPredicateFailureType", "TopologyAffinityError", "VolumeAttachmentLimitExceeded",
@@ -84,9 +84,9 @@ func (x *Role) mainEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// ends yields the ends of the containers that the end of the replica depends on, with their names: the main container
-// if it decides and has ended, otherwise all containers except native sidecars. The kubelet stops native sidecars after
-// the others have ended, so their exit codes do not count.
+// ends yields the name and the termination state of each ended container that counts for the end of the replica. If the
+// main container decides and has ended, only that container counts. Otherwise all containers count except native
+// sidecars: the kubelet stops native sidecars after the others have ended, so their exit codes mean nothing.
 func (x *Role) ends(pod *corev1.Pod) iter.Seq2[string, *corev1.ContainerStateTerminated] {
 	return func(yield func(string, *corev1.ContainerStateTerminated) bool) {
 		if t := x.mainEnd(pod); t != nil {
@@ -118,10 +118,10 @@ func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) 
 }
 
 // isDisrupted reports whether another component removed or rejected a pod. A component that removes a running pod sets
-// the condition DisruptionTarget. A kubelet that evicts a pod for exceeding its own storage limits does not set it,
-// and gives the same reason as a kubelet under pressure that rejects a pod. Only the evicted pod has container
-// statuses. They need not show that a container has started, because the kubelet removes the containers of such a pod
-// immediately.
+// the condition DisruptionTarget. A kubelet that evicts a pod for exceeding the pod's own storage limits does not set
+// this condition. It sets the reason Evicted, as does a kubelet under pressure that rejects a pod. Only the evicted pod
+// has container statuses. These statuses need not show a started container, because the kubelet removes the containers
+// of an evicted pod immediately.
 func isDisrupted(pod *corev1.Pod) bool {
 	r := pod.Status.Reason
 	refused := slices.Contains(admissionReasons, r) || strings.HasPrefix(r, "OutOf") ||

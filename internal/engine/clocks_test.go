@@ -31,8 +31,8 @@ func (p *play) newLeader() *play {
 	return p
 }
 
-// secondEnd starts a job whose only replica fails once. Two seconds after the restart it calls end, which ends the new
-// pod. The next restart then has a delay of 10 s.
+// secondEnd starts a job whose only replica fails once. Two seconds after the new pod has started, secondEnd calls end,
+// which ends that pod. The next restart then has a delay of 10 s.
 func secondEnd(t *testing.T, end func(*play)) *play {
 	p := newPlay(t, 1, 100).pass().run(0).pass().exit(0, 1).pass().want(batch.JobPending, 1).after(time.Second).pass().run(0).pass()
 	p.after(2 * time.Second)

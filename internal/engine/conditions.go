@@ -39,7 +39,8 @@ func (p *pass) setConditions(s *batch.JobStatus) {
 	stamp(s, all, metav1.NewTime(p.seen.Now).Rfc3339Copy())
 }
 
-// initializedCondition reports whether the job was accepted. It stays true if a job that has started is rejected later.
+// initializedCondition returns the Initialized condition, which says whether the job was accepted. The condition stays
+// True if a job that has started is rejected later.
 func (p *pass) initializedCondition() batch.JobCondition {
 	if old := condition(p.old, batch.JobInitialized); p.finished && old != nil {
 		return *old
@@ -68,7 +69,8 @@ func is(t batch.JobConditionType, yes bool, reason batch.Reason, message string)
 	return c
 }
 
-// runningCondition reports whether every replica that the job waits for runs, and if not, why.
+// runningCondition returns the Running condition, which says whether every replica that the job waits for runs, and if
+// not, why.
 func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	no := func(reason batch.Reason, message string) batch.JobCondition {
 		return is(batch.JobRunningCondition, false, reason, message)
@@ -94,7 +96,8 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	return no(reason, fmt.Sprintf("%d of %d replicas run. %s", a.Running, s.Replicas, message))
 }
 
-// runningMessage returns the number of running replicas, the last recovery, and the number of replicas still awaited.
+// runningMessage returns the message of a Running condition that is True: the number of running replicas, the last
+// recovery, and the number of replicas still awaited.
 func (p *pass) runningMessage(s *batch.JobStatus) string {
 	a := s.Aggregate
 	message := runningText(a)
@@ -166,7 +169,7 @@ func (p *pass) unscheduled() (batch.Reason, string) {
 }
 
 // groupUnreported reports whether the scheduler has not yet set the Scheduled condition of the job's PodGroup. Until
-// then the pods' conditions only refer to the group's.
+// then, the conditions of the pods only refer to the condition of the group.
 func (p *pass) groupUnreported() bool {
 	return p.Gang != nil && (p.seen.Group == nil || !slices.ContainsFunc(p.seen.Group.Status.Conditions,
 		func(c scheduling.PodGroupCondition) bool { return c.Type == scheduling.GroupScheduled }))

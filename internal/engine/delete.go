@@ -23,7 +23,7 @@ func (p *pass) deletePod(pod *corev1.Pod) {
 	}
 }
 
-// deletedAtEnd reports whether a pod is deleted when the job has finished. ended is true if the pod has ended.
+// deletedAtEnd reports whether a pod must be deleted once the job has finished. ended is true if the pod has ended.
 func (p *pass) deletedAtEnd(ended bool) bool {
 	return p.CleanUp == batch.CleanUpAll || !ended && (p.CleanUp == batch.CleanUpUnfinished || p.pastDeadline())
 }

@@ -8,8 +8,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// keepSize fixes the size of an elastic job once one of its replicas has succeeded or the job has finished. A replica
-// added then would come too late, and a replica removed then might be about to succeed.
+// keepSize keeps the size of an elastic job unchanged once one of its replicas has succeeded or the job has finished. A
+// replica added then would come too late, and a replica removed then might be about to succeed.
 func (p *pass) keepSize() {
 	if p.Elastic == nil || len(p.old.Tasks) == 0 || !p.finished && !p.anySucceeded() {
 		return

@@ -30,7 +30,7 @@ func (p *pass) nextStart(r *replica) (at time.Time) {
 
 // logReadTime returns how long the pod of an ended replica must remain after this process saw the end, so that its log
 // can be read; zero if no container has started, because there is no log then. The time does not count from the end
-// itself, because a slow kubelet can report the end seconds later, and nobody reads the log before.
+// itself, because a slow kubelet can report the end seconds later, and nobody reads the log before that report.
 func (p *pass) logReadTime(r *replica) time.Duration {
 	if started, _ := r.role.lifetime(r.pod); started.IsZero() {
 		return 0
@@ -56,10 +56,10 @@ func (p *pass) logUnread(r *replica) bool {
 // rounding of times.
 const reportLag = 2 * time.Second
 
-// end returns when the pod of an ended replica ended. The time in the pod comes from the clock of its node, which may be
-// wrong by any amount. It is therefore limited to the range that this process knows: at most reportLag before the last
-// pass, which did not show the end; not before the creation of the pod; and not in the future. Later passes return the
-// same times.
+// end returns when the pod of an ended replica ended. The time in the pod comes from the clock of its node, which may
+// be wrong by any amount. end therefore limits this time to the range that the process knows: at most reportLag before
+// the last pass, which did not show the end; not before the creation of the pod; and not in the future. Later passes
+// return the same times.
 func (p *pass) end(r *replica) EndTime {
 	end, known := p.seen.Ends[r.pod.UID]
 	if !known {

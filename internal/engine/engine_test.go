@@ -58,7 +58,7 @@ func TestBackoffDoublesFromTheSecondRestart(t *testing.T) {
 		}
 		p.pass().want(batch.JobPending, int32(i+1)).pass()
 	}
-	p.run(0).after(10*time.Minute).exit(0, 1).pass() // ten minutes of running make it healthy again
+	p.run(0).after(10*time.Minute).exit(0, 1).pass() // a run of BackoffReset, ten minutes, resets the back-off
 	if got := p.stat.Tasks[0].Replicas[0].Backoff; got != 1 {
 		t.Errorf("back-off after a long run is %d, want 1", got)
 	}
@@ -168,7 +168,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Error(diff)
 	}
 	p.run(0, 1).pass().want(batch.JobRunning, 1)
-	p.exit(0, 1).pass().pass() // a restart after the resume starts like the resume
+	p.exit(0, 1).pass().pass() // a restart after the resume also uses the args of the resume
 	if diff := cmp.Diff([]string{"--from", "checkpoint"}, p.pod(0).Spec.Containers[0].Args); diff != "" {
 		t.Error(diff)
 	}
@@ -230,8 +230,8 @@ func TestTTLDeletesTheJob(t *testing.T) {
 	}
 }
 
-// TestDeletionOfJobIsNotDelayed verifies that a plan that deletes the job may not be delayed, also if its status reports
-// nothing but progress.
+// TestDeletionOfJobIsNotDelayed verifies that a plan that deletes the job has no MaxDelay, even if its status reports
+// only progress.
 func TestDeletionOfJobIsNotDelayed(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.TTL = new(time.Minute)

@@ -35,7 +35,7 @@ func warning(reason batch.Reason, format string, args ...any) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// of returns the event with the replicas that it is about, up to maxNamed.
+// of returns the event with the given names as its Replicas, at most maxNamed.
 func (e Event) of(replicas ...string) Event {
 	e.Replicas = replicas[:min(len(replicas), maxNamed)]
 	return e
@@ -89,7 +89,7 @@ func (p *pass) modeEvents(next *batch.JobStatus) {
 		p.event(normal(batch.EventJobPaused, "The job is paused; its pods are ending."))
 	case p.old.RunMode == batch.RunPause:
 		p.event(normal(batch.EventJobResumed, "The job resumes with %s.", counted(next.Replicas, "replica", "replicas")))
-	// The first status shows more than the start of the job, and other events report that.
+	// The first status shows a later phase than Pending, and other events report that phase.
 	case p.old.RunMode == "" && next.Phase != batch.JobPending && next.RunMode == batch.RunImmediate:
 	case p.old.RunMode == "" || next.RunMode == batch.RunDebug:
 		p.event(normal(batch.EventJobStarted, "Starting %s in mode %s.", counted(next.Replicas, "replica", "replicas"), next.RunMode))

@@ -57,8 +57,8 @@ func TestGroupMinimumExcludesFinishedReplicas(t *testing.T) {
 	}
 }
 
-// TestGroupConditionsExplainWaiting verifies that only the scheduler's conditions explain why a job waits, because the
-// operator's counts lag behind.
+// TestGroupConditionsExplainWaiting verifies that the scheduler's conditions explain why a job waits. The operator's
+// condition SufficientGroupMember does not, because its counts lag behind.
 func TestGroupConditionsExplainWaiting(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2}
@@ -87,7 +87,7 @@ func TestGroupConditionsExplainWaiting(t *testing.T) {
 }
 
 // TestResumeIsNoDisruption verifies that a replica does not count as disrupted if its job resumes before the operator
-// observes that the pause has deleted its pod.
+// observes that the pause has deleted the replica's pod.
 func TestResumeIsNoDisruption(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Pause = true

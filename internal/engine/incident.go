@@ -20,8 +20,8 @@ const ReasonBackOff = "BackOff"
 type incident struct {
 	// open is true while the last incident continues: not all replicas have run again since it began.
 	open bool
-	// allRan is the time at which all replicas ran again, if the pods show it and the status does not yet; otherwise
-	// zero.
+	// allRan is the time at which all replicas ran again, if the pods show this time and the last status does not
+	// record it; otherwise zero.
 	allRan time.Time
 	// first is the replica that begins a new incident; nil if none does. The incident begins when a replica that
 	// belongs to it restarts. about describes the incident.
@@ -112,8 +112,8 @@ func (p *pass) allowRestart(r *replica) {
 	}
 }
 
-// hasRestart reports whether a replica has a restart left. If the job's limit prevents the restart of a failed
-// replica, it records the first such replica in exceeded. joinsOpen is true if the replica's end belongs to the open
+// hasRestart reports whether a replica has a restart left. If the job's limit prevents the restart of a failed replica,
+// hasRestart records the first such replica in exceeded. joinsOpen is true if the replica's end belongs to the open
 // incident.
 func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 	joins := joinsOpen || p.inc.first != nil
@@ -260,7 +260,7 @@ func (r *replica) backoffAfterRestart(cfg *Config) int32 {
 // annotations.
 func (p *pass) incidents() int32 { return p.counted(p.old.Restarts, batch.AnnotationJobRestarts) }
 
-// charged returns the number of charged incidents so far, in the same way as incidents.
+// charged returns the number of charged incidents so far. Like incidents, it falls back to the pods' annotations.
 func (p *pass) charged() int32 { return p.counted(p.old.BackoffCount, batch.AnnotationBackoffCount) }
 
 func (p *pass) counted(n int32, annotation string) int32 {

@@ -117,8 +117,8 @@ func TestScopeDecidesWhoRestarts(t *testing.T) {
 	}
 }
 
-// TestSecondFailureBeginsTheNextIncident verifies that failures before all replicas run again belong to the incident,
-// except a second failure of one replica.
+// TestSecondFailureBeginsTheNextIncident verifies that failures before all replicas run again belong to the open
+// incident, except a second failure of the same replica.
 func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)
@@ -400,7 +400,7 @@ func TestConsequenceRestartsWithAll(t *testing.T) {
 	ended := metav1.NewTime(p.now)
 	p.after(2*time.Second).exit(0, 1).pass().after(6 * time.Second).pass()
 	lead(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, StartedAt: ended, FinishedAt: ended}}, corev1.PodFailed)
-	p.pass() // the failure that came first is observed last, and its log is still read
+	p.pass() // the failure that came first is observed last, and its log may not have been read yet
 	if r := p.stat.Tasks[0].Replicas[0]; r.RestartCount > 0 || r.Attempt > 0 {
 		t.Errorf("the consequence restarts alone: %+v", r)
 	}

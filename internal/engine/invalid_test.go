@@ -70,8 +70,8 @@ func TestInvalidJobThatHasStartedContinues(t *testing.T) {
 	p.after(time.Minute).pass().want(batch.JobFailed, 0).wantReason(batch.JobFailedCondition, batch.ReasonInvalidSpec)
 }
 
-// TestInvalidJobThatHasNotStartedGetsNoPods verifies that the roles of an invalid job that has not started are ignored:
-// two may have the same name.
+// TestInvalidJobThatHasNotStartedGetsNoPods verifies that the roles of an invalid job that has not started are ignored,
+// because two of them may have the same name.
 func TestInvalidJobThatHasNotStartedGetsNoPods(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Roles, p.job.Invalid = append(p.job.Roles, p.job.Roles[0]), "spec.replicaSpecs[1].type: another role has this name"

@@ -1,6 +1,6 @@
-// Package engine decides what happens to a job. Next is a pure function of the job, of its observations, which include
-// the current time, and of settings. It returns what to write, delete and create. The package does no I/O and does not
-// depend on the kind of a job, because package kinds converts every kind to the type Job.
+// Package engine decides what happens to a job. Next is a pure function of the job, its observations (including the
+// current time) and settings. It returns what to write, delete and create. The package does no I/O and does not depend
+// on the kind of a job, because package kinds converts every kind to the type Job.
 //
 // Start reading at Next.
 package engine
@@ -45,8 +45,8 @@ type Job struct {
 	// Deadline bounds the time for which the job may be active, counted from status.startTime; nil means no bound. A
 	// job that exceeds it fails, and its pods that have not ended are deleted.
 	Deadline *time.Duration
-	// RestartLimit is the largest number of charged incidents; nil means no bound. A failure that would exceed it fails
-	// the job.
+	// RestartLimit is the largest number of charged incidents; nil means no bound. A failure that would exceed the
+	// limit fails the job.
 	RestartLimit *int32
 	// Collective is true if no replica can continue without the others. Such a job fails once a replica has failed for
 	// good, unless a finish rule decides within a minute.
@@ -78,7 +78,7 @@ type Role struct {
 	Type     string
 	Replicas int
 	Restart  Restart
-	// Template is the template of the pods. The converted object shares it; it is never modified.
+	// Template is the template of the pods. It is shared with the converted object and must not be modified.
 	Template *corev1.PodTemplateSpec
 	// PodSize is an upper bound of the memory that one pod object takes in the operator, in bytes.
 	PodSize int
@@ -99,6 +99,7 @@ type Role struct {
 
 // Debug configures the pods of a role in debug mode.
 type Debug struct {
+	// SkipInitContainers removes the init containers.
 	SkipInitContainers bool
 	// Command replaces the command of every container. Debug mode drops the containers' args.
 	Command []string
@@ -106,6 +107,7 @@ type Debug struct {
 
 // Resume configures the pods of a role after a pause.
 type Resume struct {
+	// SkipInitContainers removes the init containers.
 	SkipInitContainers bool
 	// Command and Args replace those of the main container; nil leaves them as they are.
 	Command, Args []string
@@ -172,6 +174,8 @@ type Service struct {
 
 // Gang describes the job's PodGroup.
 type Gang struct {
+	// Queue and Priority are copied to the PodGroup. MinMember is the PodGroup's minimum, from which group subtracts
+	// the replicas that have ended for good and have no pod.
 	Queue     string
 	Priority  int32
 	MinMember int32

@@ -99,7 +99,7 @@ func TestSuccessWaitsForNothingElse(t *testing.T) {
 // time, because the failure of a new pod would come later.
 func TestContestedJobStartsNothing(t *testing.T) {
 	p := contest(t)
-	delete(p.pods, p.pod(1).Name) // a user deletes it
+	delete(p.pods, p.pod(1).Name) // a user deletes the pod
 	p.exit(0, 0).pass()
 	if !p.plan.Contested || len(p.plan.Pods) > 0 {
 		t.Fatalf("contested %t, %d pods are created", p.plan.Contested, len(p.plan.Pods))

@@ -31,10 +31,11 @@ type Plan struct {
 	// MaxDelay is the time for which the plan may be delayed while the API server is busy. It is zero if the plan may
 	// not be delayed, and positive only if Status reports nothing but progress and the plan has no other actions.
 	MaxDelay time.Duration
-	// Confirm asks the controller to read the job from the API server before it deletes, creates or updates anything, and to
-	// stop if the job differs from the observed one. It is set if no status write checks the same by its optimistic
-	// lock. Without a check, a cached job that is older than the cached pods could make the controller recreate pods
-	// that were just cleaned up. The first pods of a job need neither check if Seen.Unwritten is set.
+	// Confirm asks the controller to read the job from the API server before it deletes, creates or updates anything,
+	// and to stop if the job differs from the observed one. It is false if Status is set, because the optimistic lock
+	// of the status write makes the same check. Without a check, a cached job that is older than the cached pods could
+	// make the controller recreate pods that were just cleaned up. The first pods of a job need neither check if
+	// Seen.Unwritten is set.
 	Confirm bool
 	// Delete lists the pods to delete. Each deletion has preconditions on the observed pod.
 	Delete []Deletion
@@ -193,8 +194,8 @@ func (p *pass) runMode() batch.RunModeType {
 	}
 }
 
-// resumed reports, for a job that is not to be paused now, whether it has been paused before. The Paused condition
-// records that.
+// resumed reports whether the job has been paused before, as the Paused condition records. The result is meaningful
+// only if the job is not to be paused now.
 func (p *pass) resumed() bool {
 	c := condition(p.old, batch.JobPausedCondition)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == batch.ReasonResumed)
@@ -252,7 +253,7 @@ func (j *Job) splitName(name string) (role string, rank int) {
 	return rest[:cut], rank
 }
 
-// observe determines the state of each replica and whether it may be restarted.
+// observe determines the state of each replica from its record and its pod.
 func (p *pass) observe() {
 	keep := p.mode != batch.RunDebug && p.old.RunMode != batch.RunDebug
 	for i := range p.replicas {

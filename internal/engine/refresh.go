@@ -16,7 +16,7 @@ func (p *pass) switches() bool {
 }
 
 // beforeDebug returns the pass to act on when the job switches to debug mode. It first evaluates the job in its
-// previous mode: if pods that have already ended decide the job, that result stands, because debug mode would discard
+// previous mode. If pods that have already ended decide the job, their result stands, although debug mode would discard
 // it.
 func (p *pass) beforeDebug() *pass {
 	before := &pass{Job: p.Job, rejected: p.rejected, seen: p.seen, cfg: p.cfg, old: p.old, mode: p.old.RunMode}

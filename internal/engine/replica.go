@@ -226,8 +226,8 @@ func (r *replica) endedAt() time.Time {
 	return finished
 }
 
-// hadStarted reports whether the pod that is being replaced is known to have started. It returns false for a pod that
-// the last status does not list, because the reason for its absence is not known.
+// hadStarted reports whether the pod that is being replaced is known to have started. It returns false for a replica
+// that is not in the last status, because the reason for its absence is not known.
 func (r *replica) hadStarted() bool {
 	if r.past.phase == "" {
 		return false

@@ -12,8 +12,8 @@ import (
 // ReservedPrefixes are the prefixes of label and annotation keys that only the operator and the scheduler may set.
 var ReservedPrefixes = []string{"tensorstack.dev/", batch.GroupVersion.Group + "/", scheduling.GroupVersion.Group + "/"}
 
-// Reserved reports whether only the operator and the scheduler may set a label or annotation. A template that could
-// set one could put the job's pods into a queue or group without a check of its author's rights.
+// Reserved reports whether only the operator and the scheduler may set a label or annotation. If templates could set
+// such keys, a user could put the job's pods into a queue or group without a check of the user's rights.
 func Reserved(key string) bool {
 	for _, prefix := range ReservedPrefixes {
 		if strings.HasPrefix(key, prefix) {
@@ -36,7 +36,7 @@ func (j *Job) RoleLabels(role string) map[string]string {
 }
 
 // schedule sets the pod's scheduler. A template must not select the t9k-scheduler, nor the node of a pod that the
-// t9k-scheduler places, even if it got past admission.
+// t9k-scheduler places, even if the template got past admission.
 func (j *Job) schedule(s *corev1.PodSpec) {
 	switch {
 	case j.Gang != nil:

@@ -90,8 +90,8 @@ func (p *pass) judgeRules() verdict {
 	return p.judgeCollective()
 }
 
-// couldHold reports whether one of the rules may already hold: no member of it is known to have the contrary result,
-// but some ends may not have been observed yet.
+// couldHold reports whether one of the rules may already hold. A rule may hold unless one of its members is known to
+// have the contrary result, because the ends of the other members may not have been observed yet.
 func (p *pass) couldHold(rules []Rule, contrary ending) bool {
 	return slices.ContainsFunc(rules, func(rule Rule) bool {
 		return !slices.ContainsFunc(rule.Members, func(m Member) bool { return p.roles[m.Role][m.Rank].result == contrary })
@@ -163,8 +163,8 @@ func (p *pass) pastDeadline() bool {
 }
 
 // judgeLimit ends a job if its policy would restart a failed replica but the limit is used up, because the other
-// replicas may wait for it forever. Success rules are applied first, because replicas often fail after the master has
-// succeeded.
+// replicas may wait for that replica forever. Success rules are applied first, because replicas often fail after the
+// master has succeeded.
 func (p *pass) judgeLimit() verdict {
 	r := p.inc.exceeded
 	if r == nil {
@@ -269,7 +269,7 @@ func (p *pass) failedAt(r *replica) time.Time {
 	return p.end(r).At
 }
 
-// judgeUnsatisfiable fails a job if none of its success rules can hold any more, because it would never end otherwise.
+// judgeUnsatisfiable fails a job if none of its success rules can hold any more, because such a job would never end.
 func (p *pass) judgeUnsatisfiable() verdict {
 	v := verdict{phase: batch.JobFailed, reason: batch.ReasonSuccessRulesUnsatisfiable}
 	for i := range p.Success {

@@ -25,7 +25,7 @@ type Seen struct {
 	// Pods are the pods whose controller is the job, in any order.
 	Pods []*corev1.Pod
 	// Succeeded holds pods, by UID, that the observer saw succeed before they were deleted, each in its last state
-	// before the deletion. Later states of these pods may not show the success, see finishedBeforeDeletion.
+	// before the deletion. Later states of these pods may not show the success (see finishedBeforeDeletion).
 	Succeeded map[types.UID]*corev1.Pod
 	// Unconfirmed holds the pods that Status lists as living or ending and that the observer has never seen: its cache
 	// neither shows them nor has shown their deletion, and may be older than Status.
@@ -45,7 +45,7 @@ type Seen struct {
 	Group *scheduling.PodGroup
 	// LostNodes contains the nodes that are deleted or not ready, among the nodes of pods whose deletion is overdue.
 	LostNodes map[string]bool
-	// Warning is the last warning event about a pod whose start is overdue, see StartOverdue; nil if there is none.
+	// Warning is the last warning event about a pod whose start is overdue (see StartOverdue); nil if there is none.
 	Warning *Warning
 	// Refusals lists objects of the job that could not be created. The observer clears it when all creations of a plan
 	// succeed, and when a plan creates nothing or changes the run mode.

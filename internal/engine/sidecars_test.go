@@ -125,7 +125,7 @@ func TestResultOutlivesTheDisruptionOfASidecar(t *testing.T) {
 	evict(p)
 	p.after(2*time.Second).pass().wantReplica(1, batch.ReplicaSucceeded, "")
 
-	p = newSidecars(t, 0).exitMain(1, 143) // the eviction ended it
+	p = newSidecars(t, 0).exitMain(1, 143) // the eviction ended the main container
 	evict(p)
 	p.after(2*time.Second).pass().pass().wantReplica(1, batch.ReplicaCreating, "Evicted").want(batch.JobRunning, 0)
 }
@@ -161,7 +161,8 @@ func TestCleanUpKeepsAMainContainerThatEnded(t *testing.T) {
 	}
 }
 
-// TestEveryContainerOfAGenericJobCounts verifies that every container of a GenericJob counts.
+// TestEveryContainerOfAGenericJobCounts verifies that a replica of a GenericJob has not ended while one of its
+// containers runs, and that this container is not stopped.
 func TestEveryContainerOfAGenericJobCounts(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).withSidecar(0).pass().exitMain(0, 0).after(time.Minute).pass().want(batch.JobRunning, 0)
 	if len(p.plan.Stop) > 0 {

@@ -57,12 +57,12 @@ func (p *pass) worthWriting(next *batch.JobStatus) bool {
 // run, or also the end of a replica. For each status write that is saved, the API server can create another pod.
 const (
 	phasesWait  = 20 * time.Second
-	runningWait = 500 * time.Millisecond // users wait for it
+	runningWait = 500 * time.Millisecond // users wait for this report
 	endWait     = 3 * time.Second        // if the pod is deleted meanwhile, the end is lost
 )
 
-// maxDelay returns for how long the next status may be delayed. urgent is true for a status that reports a transition:
-// it may wait only if the transition is that all replicas run.
+// maxDelay returns for how long the next status may be delayed. urgent is true if the status reports a transition or
+// the plan deletes a pod. An urgent status may wait only if it reports nothing but that a starting job now runs.
 func (p *pass) maxDelay(next *batch.JobStatus, urgent bool) time.Duration {
 	wait := phasesWait
 	switch {
@@ -77,7 +77,7 @@ func (p *pass) maxDelay(next *batch.JobStatus, urgent bool) time.Duration {
 	return wait
 }
 
-// onlyRuns reports whether the next status reports only that a starting job has started.
+// onlyRuns reports whether the next status reports only that a starting job now runs.
 func (p *pass) onlyRuns(next *batch.JobStatus) bool {
 	starting := p.unwritten() || p.old.Phase == batch.JobPending && p.old.ObservedGeneration == next.ObservedGeneration
 	return starting && next.Phase == batch.JobRunning && next.Restarts == p.old.Restarts && len(p.plan.Delete) == 0

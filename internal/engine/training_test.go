@@ -133,7 +133,7 @@ func TestScalingKeepsRemainingPods(t *testing.T) {
 	size := func(n int) *play { p.job.Roles[0].Replicas = n; return p.pass() }
 	p.pass().run(0, 1).pass().want(batch.JobRunning, 0)
 	first := p.pod(0).UID
-	size(4).want(batch.JobRunning, 0) // it runs while the others start
+	size(4).want(batch.JobRunning, 0) // the job stays Running while the new replicas start
 	if len(p.pods) != 4 || p.events() != "JobScaled" || p.stat.Selector == "" {
 		t.Fatalf("%d pods, events %q, selector %q", len(p.pods), p.events(), p.stat.Selector)
 	}

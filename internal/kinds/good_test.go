@@ -37,7 +37,8 @@ func TestManifestsOfUsers(t *testing.T) {
 	}
 }
 
-// TestResumedPodsEqualGoldenFiles verifies that the pods of jobs that have been paused and resumed equal golden files.
+// TestResumedPodsEqualGoldenFiles verifies the pods of jobs that have been paused and resumed. NAME.resumed.txt holds
+// the pods.
 func TestResumedPodsEqualGoldenFiles(t *testing.T) {
 	paused := batch.JobStatus{Conditions: []batch.JobCondition{
 		{Type: batch.JobPausedCondition, Status: metav1.ConditionTrue, Reason: batch.ReasonPaused},

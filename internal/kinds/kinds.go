@@ -1,6 +1,6 @@
-// Package kinds converts every kind of job to the engine's Job (Convert) and validates it (Validate). It does no I/O
-// and decides nothing about running jobs. A kind of job consists of a Kind, which holds its conversion and its
-// validation, and of one line in All.
+// Package kinds converts jobs of every kind to the engine's Job (Kind.Convert) and validates them (Kind.Validate). It
+// does no I/O and decides nothing about running jobs. To add a kind of job, define a Kind with its conversion and its
+// validation, and add the Kind to All.
 //
 // Start reading at Kind.
 package kinds

@@ -101,7 +101,7 @@ func (c *conversion) firstRole() int {
 	return 0
 }
 
-// torchrun makes torchrun start the main containers. It replaces their commands, also after a pause. Their args follow
+// torchrun makes torchrun the command of the main containers, also after a pause. The containers' args follow
 // torchrun's own arguments.
 func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	c.job.Rendezvous = &engine.Rendezvous{Endpoint: endpoint, Backend: rdzvBackend(t)}

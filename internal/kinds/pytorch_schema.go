@@ -2,7 +2,7 @@ package kinds
 
 import "strings"
 
-// pyTorchSchema makes the torchrun and elastic scaling options immutable on live jobs.
+// pyTorchSchema makes the options of torchrun and of elastic scaling immutable on live jobs, except expectedReplicas.
 var pyTorchSchema = schema{
 	kept: append([]keptField{
 		{"torchrunConfig.enabled", aSwitch}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},

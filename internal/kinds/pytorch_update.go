@@ -33,7 +33,8 @@ func (c *changes) torchrun(path *field.Path, updated, old *batch.TorchrunConfig)
 	c.keep(path.Child("extraOptions"), a.ExtraOptions, b.ExtraOptions)
 }
 
-// elastic rejects changes to the bounds. The expected number of replicas may change if the job is elastic.
+// elastic rejects changes to the switch and the bounds. The expected number of replicas may change if the job is
+// elastic, but not to an explicit 0.
 func (c *changes) elastic(path *field.Path, updated, old *batch.PyTorchTrainingJobSpec) {
 	a, b := orZero(updated.Elastic), orZero(old.Elastic)
 	wanted, had := orZero(a.ExpectedReplicas), orZero(b.ExpectedReplicas)

@@ -31,7 +31,7 @@ func (v *validator) exitCodes(c *batch.ExitCodes, path *field.Path) {
 	}
 }
 
-// codes validates a list of exit codes and ranges. It returns the valid part.
+// codes validates a list of exit codes and ranges. It returns the entries before the first error.
 func (v *validator) codes(list batch.CodeList, path *field.Path) []engine.CodeRange {
 	v.atMost(maxCodes, len(list), "entries", path)
 	codes, err := readCodes(list, path)
@@ -41,7 +41,7 @@ func (v *validator) codes(list batch.CodeList, path *field.Path) []engine.CodeRa
 	return codes
 }
 
-// readCodes parses a list of exit codes and ranges up to its first error.
+// readCodes parses a list of exit codes and ranges. It returns the first error and the entries before it.
 func readCodes(list batch.CodeList, path *field.Path) ([]engine.CodeRange, *field.Error) {
 	out := make([]engine.CodeRange, 0, len(list))
 	for i, entry := range list {
@@ -63,7 +63,7 @@ func parseCodes(entry intstr.IntOrString) (r engine.CodeRange, detail string) {
 	if !isRange {
 		to = from
 	}
-	if entry.Type == intstr.Int { // it may be negative
+	if entry.Type == intstr.Int { // the number may be negative
 		from, to = text, text
 	}
 	first, err := strconv.Atoi(from)

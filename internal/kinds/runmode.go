@@ -86,8 +86,8 @@ func (v *validator) modeSpecs(path *field.Path, n int, named func(int) string) m
 	return paths
 }
 
-// modeTexts visits the texts that the run modes put into the pods of a role. Variables are replaced in these texts as
-// in those of the template, which they override. The list field of each place is the run mode.
+// modeTexts visits the texts that the run modes put into the pods of a role. These texts override texts of the
+// template, and variables are replaced in them too. The list field of each place is the run mode.
 func modeTexts(r *engine.Role, visit func(place, *string)) {
 	each := func(mode, field string, texts []string) {
 		for i := range texts {
@@ -102,7 +102,7 @@ func modeTexts(r *engine.Role, visit func(place, *string)) {
 // debugMode and resumeMode are the values of place.list for texts of run modes.
 const debugMode, resumeMode = "debug", "resume"
 
-// switchedOn returns the value of a switch, which may have its older spelling.
+// switchedOn reports whether a switch is on. enabled takes precedence over enable, which is its older spelling.
 func switchedOn(enabled, enable *bool) bool {
 	if enabled != nil {
 		return *enabled

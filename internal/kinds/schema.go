@@ -15,7 +15,7 @@ type SchemaRule struct {
 	Rule              string `yaml:"rule"`
 }
 
-// schema holds the differences between kinds in the rules that all CRDs have.
+// schema holds the parts of a CRD's validation rules that differ between kinds.
 type schema struct {
 	// kept lists the immutable fields of the spec, and roleKept the immutable fields of a role.
 	kept, roleKept []keptField
@@ -113,9 +113,10 @@ func namesRoles(list string) SchemaRule {
 	}
 }
 
-// isStatus is the CEL expression that detects a write of the status. Such a request never changes the spec; the API
-// server ensures that. The rules skip status writes, because comparing pod templates takes milliseconds and statuses
-// are written often.
+// isStatus is the CEL prefix that makes a rule skip most status writes: those that add or remove the status, or that
+// change the number of creating, pending or running replicas. The API server ensures that a status write does not
+// change the spec. The rules skip these writes because comparing pod templates takes milliseconds and statuses are
+// written often.
 const isStatus = "has(self.status) != has(oldSelf.status) || has(self.status) && has(self.status.aggregate) && has(oldSelf.status.aggregate) && " +
 	"(self.status.aggregate.running != oldSelf.status.aggregate.running || self.status.aggregate.pending != oldSelf.status.aggregate.pending || " +
 	"self.status.aggregate.creating != oldSelf.status.aggregate.creating) || "

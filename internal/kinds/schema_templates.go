@@ -33,8 +33,9 @@ func templateRules(kind string) []SchemaRule {
 	}}
 }
 
-// reservedKeys returns a CEL expression for the list of reserved keys in a role's template. The role is the CEL variable
-// r. field is "labels" or "annotations". condition is CEL that is appended to the filter of the keys, which are called k.
+// reservedKeys returns a CEL expression for the list of reserved keys in a role's template. The role is the variable r,
+// and each key is the variable k. field is "labels" or "annotations". condition is CEL that is appended to the filter
+// of the keys.
 func reservedKeys(field, condition string) string {
 	var prefixes []string
 	for _, prefix := range engine.ReservedPrefixes {

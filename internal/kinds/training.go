@@ -20,7 +20,7 @@ const defaultBackoffLimit = 3
 // SIGKILL, SIGUSR1 and SIGTERM.
 var retryableCodes = []engine.CodeRange{{First: 130, Last: 130}, {First: 137, Last: 138}, {First: 143, Last: 143}}
 
-// framework holds the differences between training jobs apart from their environment.
+// framework holds what differs between training frameworks, apart from the environment variables of their processes.
 type framework struct {
 	// containers are possible names of the main container, in order of preference. If no container has one of them, the
 	// first container is the main one.
@@ -113,8 +113,8 @@ func backoffLimit(p *batch.RunPolicy) int32 {
 	return *p.BackoffLimit
 }
 
-// master makes one replica decide the job: the job succeeds when the replica succeeds, and fails when it fails for
-// good.
+// master makes one replica decide the job: the job succeeds when this replica succeeds, and fails when this replica
+// fails for good.
 func (c *conversion) master(role, rank int) {
 	text, _ := json.Marshal(map[string][]int{c.job.Roles[role].Type: {rank}}) // strings and numbers always marshal
 	rule := []engine.Rule{{Text: string(text), Members: []engine.Member{{Role: role, Rank: rank}}}}

@@ -24,7 +24,8 @@ func (k Kind) ValidateUpdate(updated, old Object) field.ErrorList {
 // changes collects the changes that a live job does not accept.
 type changes struct{ errs field.ErrorList }
 
-// keep rejects any change of a field. Values that the API treats alike are equal.
+// keep rejects any change of a field. Values that are semantically equal, such as nil and an empty list, count as
+// unchanged.
 func (c *changes) keep(path *field.Path, updated, old any) {
 	if !equality.Semantic.DeepEqual(updated, old) {
 		c.refuse(path, "cannot change on a live job: create a new job")

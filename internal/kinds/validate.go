@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// validator collects the errors in an object. Its methods check the parts that kinds have in common, in the order of
-// engine.Job. Each message says how to correct the error.
+// validator collects the errors in an object. Its methods check the parts that kinds have in common. Each message says
+// how to correct the error.
 type validator struct {
 	// conversion is the conversion of the object, even if the object cannot be interpreted.
 	*conversion
@@ -67,7 +67,7 @@ func unsupported[T ~string](v *validator, path *field.Path, value T, valid ...T)
 	v.invalid(path, value, "not a choice here: write one of "+strings.Join(names, ", ")+", or leave it out for the default")
 }
 
-// These are the longest lists that the CRDs allow.
+// These are the largest numbers of entries that the CRDs allow in lists.
 const (
 	maxRoles = 32
 	maxRules = 1000
@@ -122,8 +122,8 @@ func (v *validator) roleName(i int, path *field.Path) {
 	}
 }
 
-// maxCounted is the largest number of replicas for which checks of each replica run even if the number exceeds the
-// limit.
+// maxCounted is the largest number of replicas of a job whose replicas are checked one by one although their number
+// exceeds the limit.
 const maxCounted = 100_000
 
 // replicas validates the number of replicas and their names. It returns whether the number is small enough to check

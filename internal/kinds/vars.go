@@ -11,9 +11,9 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// expander replaces the variables in the pods of one role. It maps each text with variables to the parts that the rank
-// separates; all other variables are already resolved in them. A pod therefore costs one map lookup and one join per
-// text. The key is the text and not its place, because the run mode decides which texts a pod has.
+// expander replaces the variables in the pods of one role. It maps each text with variables to the parts between which
+// the rank is inserted; the parts contain the values of all other variables. A pod therefore costs one map lookup and
+// one join per text. The key is the text and not its place, because the run mode decides which texts a pod has.
 type expander map[string][]string
 
 // expand replaces the variables in the pod of one rank.
@@ -133,8 +133,9 @@ type vocabulary struct {
 // badReference is a variable that cannot be resolved.
 type badReference struct{ ref, detail string }
 
-// compile resolves the variables of a text. It returns the parts that the rank separates; a text that is the same for
-// every rank has one part. It finds references exactly as Kubernetes does, so that both agree on what is escaped.
+// compile resolves the variables of a text. It returns the parts between which the rank is inserted; a text that is the
+// same for every rank has one part. It finds references exactly as Kubernetes does, so that both agree on which
+// references are escaped.
 func (v vocabulary) compile(text string) (parts []string, bad []badReference) {
 	var part strings.Builder
 	done := 0 // text[:done] is in parts and part
@@ -171,8 +172,8 @@ func (v vocabulary) compile(text string) (parts []string, bad []badReference) {
 	return append(parts, part.String()), bad
 }
 
-// resolve returns the value of a variable, whether the variable is one of the operator's, and what is wrong with it.
-// The rank has no value yet.
+// resolve returns the value of a variable. ours is true if the variable is one of the operator's. detail says what is
+// wrong with the variable; empty if nothing is. The value of the rank is empty, because it differs between pods.
 func (v vocabulary) resolve(name string) (value string, ours bool, detail string) {
 	switch name {
 	case "type":
@@ -203,8 +204,9 @@ func (v vocabulary) resolve(name string) (value string, ours bool, detail string
 	return nested(rest)
 }
 
-// nested reports a variable inside another one. Variables cannot be nested, because Kubernetes ends a reference at the
-// first closing parenthesis.
+// nested returns the results of resolve for a name that has none of the known forms: an error if the name contains
+// another variable, otherwise that the variable is not one of the operator's. Variables cannot be nested, because
+// Kubernetes ends a reference at the first closing parenthesis.
 func nested(name string) (string, bool, string) {
 	if strings.Contains(name, "[$(") || strings.HasPrefix(name, "$(") {
 		return "", true, "variables do not nest: write the role, rank or port itself between [ and ]"

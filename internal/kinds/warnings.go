@@ -41,7 +41,7 @@ func (w *warnings) add(path *field.Path, message string) {
 	*w = append(*w, Warning{path.String(), message})
 }
 
-// template warns about template fields that engine.Next overrides.
+// template warns about template fields that engine.Job.Pod overrides.
 func (w *warnings) template(job *engine.Job, t *corev1.PodTemplateSpec, path *field.Path) {
 	meta, spec := path.Child("metadata"), path.Child("spec")
 	if t.Name != "" {

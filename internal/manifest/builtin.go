@@ -44,7 +44,7 @@ func (r *Result) checkBuiltIn() {
 	}
 }
 
-// unknownField reports a decoder's error about an unknown field with its path.
+// unknownField reports a decoder's error about an unknown field, at the path of the field.
 func (r *Result) unknownField(err error) {
 	if path, ok := strings.CutPrefix(err.Error(), `unknown field "`); ok {
 		r.report(strings.TrimSuffix(path, `"`), "unknown field")
@@ -81,7 +81,7 @@ func (r *Result) wrongValue(u *unstructured.Unstructured, err error) bool {
 // wrongType returns a decoder's error about a value of a wrong type; nil for any other error.
 func wrongType(err error) *json.UnmarshalTypeError {
 	var wrong *json.UnmarshalTypeError
-	// For "number 1.5", the type is right and the value is wrong.
+	// If Value has more than one word, for example "number 1.5", the type is right and the value is wrong.
 	if !errors.As(err, &wrong) || wrong.Field == "" || strings.Contains(wrong.Value, " ") {
 		return nil
 	}

@@ -51,8 +51,8 @@ func Expand(names []string) ([]string, error) {
 	return files, nil
 }
 
-// ReadFile reads the objects in a file. name is the name of the file for messages. The errors are about documents that
-// cannot be read.
+// ReadFile reads the objects in a file. name is the name of the file for messages. diags are the errors of documents
+// that cannot be parsed.
 func ReadFile(open Opener, file string) (name string, docs []Doc, diags []Diagnostic, err error) {
 	r, name, err := open(file)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Checker) CheckDocs(ctx context.Context, docs []Doc, diags []Diagnostic)
 	return all, nil
 }
 
-// NameOf returns the address of an object of any kind: configmap/data.
+// NameOf returns a reference to an object of any kind as KIND/NAME, for example configmap/data.
 func NameOf(u *unstructured.Unstructured) string {
 	name := u.GetName()
 	if name == "" {

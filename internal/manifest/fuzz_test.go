@@ -17,7 +17,7 @@ import (
 
 // FuzzCheck reads and checks arbitrary manifests, starting with the manifests of this repository. It verifies that
 // nothing panics, that no object is changed, that every error has a line of the manifest and a message, and that a job
-// is converted exactly if it has no errors.
+// is converted if and only if it has no errors.
 func FuzzCheck(f *testing.F) {
 	addManifests(f, "../..")
 	checker := &Checker{Namespace: "default", Limits: kinds.Limits{}}

@@ -15,10 +15,10 @@ import (
 // codeCheck returns the errors that Go code finds in an object. It returns an error if the object cannot be decoded.
 type codeCheck func(*unstructured.Unstructured) (field.ErrorList, error)
 
-// check returns the errors that the code check finds in an object in addition to known, the errors that the schema has
-// found in it. If values cannot be decoded, it runs the code check without them and again with stand-ins for them, and
-// returns only the errors that it finds both times and that do not follow from such a value. If the object cannot be
-// decoded even then, the result is nil, or the decoding error if known is empty.
+// check returns the errors that the code check finds in an object. known are the errors that the schema has found in
+// the object. If values cannot be decoded, check runs the code check twice: without these values, and with stand-ins
+// for them. It then returns only the errors that both runs find and that do not follow from such a value. If the object
+// cannot be decoded even then, the result is nil, or the decoding error if known is empty.
 func (check codeCheck) check(u *unstructured.Unstructured, known field.ErrorList) field.ErrorList {
 	if check == nil {
 		return nil
@@ -163,7 +163,8 @@ func lookUp(value any, path string) (any, bool) {
 	return found, ok
 }
 
-// remove removes the value at a path. An item of a list becomes nil, so that the other items keep their indices.
+// remove removes the value at a path. An item of a list becomes nil, so that the other items keep their indices. remove
+// returns false if there is no value at the path.
 func remove(value any, path string) bool { return replace(value, path, nil) }
 
 // replace replaces the value at a path; nil removes it. It returns false if there is no value at the path.

@@ -103,7 +103,7 @@ func Read(file string, r io.Reader) ([]Doc, []Diagnostic, error) {
 	return docs, diags, nil
 }
 
-// part is the text of one document and the number of lines before it.
+// part is the text of one document and the number of lines before it. json is true if the text is JSON.
 type part struct {
 	text []byte
 	line int

@@ -1,5 +1,5 @@
 // Package observed interprets stored jobs of any kind, their statuses and their events: whether a job has finished and
-// why, how long it has run, and how each replica ended. It also orders the groups that wait in a queue. It is pure and
+// why, how long it has run, and how each replica ended. It also orders the groups that wait in a queue. The package
 // does no I/O. The command line and the console render its results. Start reading at Job.
 package observed
 
@@ -34,20 +34,20 @@ func New(kind *kinds.Kind, raw *unstructured.Unstructured) (*Job, error) {
 	return &Job{Kind: kind, Raw: raw, Object: typed}, nil
 }
 
-// Ref returns the address of a job as KIND/NAME, for example genericjob/mnist.
+// Ref returns a reference to a job as KIND/NAME, for example genericjob/mnist.
 func Ref(kind *kinds.Kind, name string) string { return strings.ToLower(kind.Name) + "/" + name }
 
-// Ref returns the job's address as KIND/NAME.
+// Ref returns a reference to the job as KIND/NAME.
 func (j *Job) Ref() string { return Ref(j.Kind, j.GetName()) }
 
 // Status returns the job's status, which has the same type for all kinds.
 func (j *Job) Status() *batch.JobStatus { return j.Kind.Status(j.Object) }
 
-// AsInstalled are limits that accept jobs of any size. Clients use them, because they do not know the limits of the
+// AsInstalled accepts jobs of any size that the API allows. Clients use it, because they do not know the limits of the
 // cluster's operator.
 var AsInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
 
-// Normal returns the job as an engine.Job; if the job is invalid, an error that lists what is wrong.
+// Normal converts the job to an engine.Job. If the job is invalid, Normal returns an error that lists its errors.
 func (j *Job) Normal() (*engine.Job, error) {
 	if faults := j.Kind.Validate(j.Object, AsInstalled); len(faults) > 0 {
 		return nil, faults.ToAggregate()

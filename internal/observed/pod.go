@@ -38,7 +38,7 @@ func Disruption(p *corev1.Pod) *corev1.PodCondition {
 // Stopped reports whether a pod has ended because it was deleted, for example by a pause of its job, and not by itself.
 // It returns false for a pod with a grace period of 0, which may have ended before its deletion: the grace period is 0
 // if the pod had already ended when it was deleted, and once the kubelet has confirmed the end. Times have a resolution
-// of one second. An end within the same second as the deletion counts as caused by it.
+// of one second. An end within the same second as the deletion counts as caused by the deletion.
 func Stopped(p *corev1.Pod) bool {
 	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0 {
 		return false

@@ -58,7 +58,7 @@ func message(c batch.JobCondition) string {
 // OneLine joins the lines of a message by spaces, so that the message cannot break a table or a screen that is redrawn.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Total returns the number of replicas that the job wants.
+// Total returns the number of replicas of a job: the sum over all phases.
 func Total(s *batch.JobStatus) int32 {
 	a := &s.Aggregate
 	return a.Creating + a.Pending + a.Running + a.Succeeded + a.Failed + a.Unknown + a.Deleted

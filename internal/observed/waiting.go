@@ -21,17 +21,16 @@ type Waiter struct {
 	Pods     int
 	Priority int32
 	Created  time.Time
-	// Why is the scheduler's message about why it waits; empty until the scheduler has tried it.
+	// Why is the scheduler's message about why the group or pod waits; empty until the scheduler has tried it.
 	Why   string
 	class int
 }
 
-// Classes of waiters, in the order in which the scheduler tries them. classInOrder holds all that are in none of the
-// others.
+// Classes of waiters, in the order in which the scheduler tries them.
 const (
 	classIncomplete = iota // a running gang that lacks pods
-	classReserved          // the scheduler reserves room for it
-	classInOrder
+	classReserved          // a group for which the scheduler reserves room
+	classInOrder           // all other waiters
 )
 
 // Waiters returns the waiters of a queue, in the order in which the scheduler is likely to try them. pods are the pods
@@ -105,7 +104,7 @@ func Scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 	return scheduling.PodGroupCondition{}
 }
 
-// namedAhead is the largest number of names that a text lists, of waiters or of replicas.
+// namedAhead is the largest number of waiters or of replicas that a text names.
 const namedAhead = 3
 
 // Place returns as text the position of a group among the waiters, and the names of the waiters ahead of it; empty if
@@ -133,7 +132,7 @@ func Place(name string, waiting []Waiter, partial bool) string {
 	return text
 }
 
-// Running returns the groups of a queue that have bound pods, by priority and then by age.
+// Running returns the groups of a queue that have bound pods, the highest priority first, then the oldest first.
 func Running(queue string, groups []*scheduling.PodGroup) []*scheduling.PodGroup {
 	var some []*scheduling.PodGroup
 	for _, g := range groups {

@@ -16,7 +16,8 @@ import (
 
 // Wait says what a job, its group or some of its replicas wait for.
 type Wait struct {
-	// Who names who waits, and For names what they wait for, each in a few words.
+	// Who names the job, group or replicas that wait, for example "worker-0, worker-1". For names what they wait for,
+	// for example "a node".
 	Who, For string
 	// Why is the reason as a sentence; empty if it is not known.
 	Why string
@@ -106,8 +107,8 @@ func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []W
 
 const forNode = "a node"
 
-// waitOf returns what a replica waits for, without Who. For is empty if the replica does not wait. p is the pod of the
-// replica; nil if there is none.
+// waitOf returns what a replica waits for, with an empty Who. For is empty too if the replica does not wait. p is the
+// pod of the replica; nil if there is none.
 func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
 	switch {
 	case r.Reason == engine.ReasonBackOff:

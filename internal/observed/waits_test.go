@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestWaits verifies what a job with two workers waits for.
+// TestWaits verifies what Waits returns for a job with two workers in different states.
 func TestWaits(t *testing.T) {
 	pod := func(rank, node string, status corev1.PodStatus) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-worker-" + rank, UID: types.UID(rank), Labels: map[string]string{scheduling.LabelGroupName: "job"}},

@@ -150,7 +150,7 @@ func copyMeta(from client.Object, to *metav1.PartialObjectMetadata) {
 	to.Labels, to.OwnerReferences, to.DeletionTimestamp = from.GetLabels(), from.GetOwnerReferences(), from.GetDeletionTimestamp()
 }
 
-// List lists pods, warnings about pods, or only the current version of the jobs.
+// List lists pods or warnings about pods. For jobs, it returns only the resourceVersion of the list.
 func (r liveReader) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	w := r.o.w
 	o := client.ListOptions{}

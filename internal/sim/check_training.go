@@ -27,8 +27,8 @@ func (w *world) anySuccess() bool {
 	return false
 }
 
-// checkRule checks that, if a success rule decides success, all its replicas have succeeded. The success rule of a
-// training job names its master.
+// checkRule checks that, if a job with success rules is Completed, all replicas of one of these rules have succeeded.
+// The success rule of a training job names its master.
 func (w *world) checkRule(s *batch.JobStatus) {
 	if len(w.job.Success) == 0 || !isTrue(s, batch.JobCompleted) {
 		return

@@ -10,13 +10,13 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestRestartDelaysDoNotDependOnClocks runs a job whose only replica fails repeatedly, on a node with a wrong clock,
-// and measures the delays of its restarts. In some runs a new leader starts within each delay.
+// TestRestartDelaysDoNotDependOnClocks verifies the delays of restarts on nodes with wrong clocks. It runs a job whose
+// only replica fails repeatedly. In some runs a new leader starts within each delay.
 func TestRestartDelaysDoNotDependOnClocks(t *testing.T) {
 	const (
 		pod     = jobName + "-worker-0"
-		runs    = 3 * time.Second
-		leaders = 4 * time.Second // after the end
+		runs    = 3 * time.Second // how long each pod runs
+		leaders = 4 * time.Second // the time from the end of a pod to the start of a new leader
 	)
 	policy := batch.RestartPolicy{Policy: batch.RestartOnFailure, Limit: new(int32(4))}
 	delays := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second}

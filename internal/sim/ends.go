@@ -94,9 +94,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// heldSince reports whether a rule holds, because all its members have ended as it requires, and since when the first
-// rule that holds has held. It ignores ends that the operator may not see, or whose time it may not see, and failures
-// after which the replica may be restarted.
+// heldSince reports whether one of the rules holds, which means that all members of the rule have ended as it requires.
+// since is the time at which the first such rule began to hold. heldSince ignores ends that the operator may not see,
+// ends whose time it may not see, and failures after which the replica may be restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true

@@ -36,8 +36,8 @@ const (
 	Running Stage = "running"
 	// Restarting is when the first replica has failed and the operator has observed that.
 	Restarting Stage = "restarting"
-	// Ending is when the first replica has succeeded and the operator has observed that. Its caches show its changes of
-	// the pods, but not yet its write of the status.
+	// Ending is when the first replica has succeeded and the operator has observed that. The operator's caches show the
+	// changes that it made to the pods, but not yet the status that it wrote.
 	Ending Stage = "ending"
 	// Losing is when the node of the first replica is lost, the pod is being deleted because of that, and the operator
 	// has observed that.

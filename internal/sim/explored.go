@@ -23,7 +23,7 @@ const (
 	handles              // the handler of pods receives its next event
 	starts               // a pod runs
 	exits                // a pod ends by itself, with exit code n
-	ends                 // a pod that is being deleted terminates, or is removed
+	ends                 // a pod that is being deleted or stopped terminates, or a terminated pod is removed
 	evicted              // a kubelet evicts a pod
 	removed              // a user deletes a pod
 	loses                // the node of a pod is lost
@@ -31,12 +31,12 @@ const (
 	pauses               // a user flips the pause switch
 	scales               // a user sets the size of the job to n
 	relists              // the operator dies; the next one lists everything
-	handover             // the operator dies; the next one has caches as late as its own
+	handover             // the operator dies; the caches of the next one are as late as those of the dead one
 	ticks                // time passes until the queue delivers the job
 )
 
-// step is one event in an exploration. name is the name of a pod or the kind of another object, and n a number. Each
-// verb defines which of them it uses.
+// step is one event in an exploration. name is the name of a pod or the kind of another object, and n is a number. The
+// verb determines which of them the step uses.
 type step struct {
 	verb  verb
 	name  string
@@ -313,8 +313,9 @@ func (p *exploredWorld) nodeFor(pod *corev1.Pod) string {
 	return "spare"
 }
 
-// pass makes the operator handle the job, not before its wake-up time. Call s.n, counted from 1, has the fault s.fault;
-// if s.n is 0, no call has one. If the operator dies, a new one takes its place.
+// pass makes the operator handle the job, and first advances the time to the operator's wake-up time if necessary. Call
+// s.n, counted from 1, has the fault s.fault; if s.n is 0, no call has one. If the operator dies, a new one replaces
+// it.
 func (p *exploredWorld) pass(s step) {
 	o := p.leader
 	if o.wake.After(p.w.now) {

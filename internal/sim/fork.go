@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// fork returns a copy of a world, which can change without changing the original. Both share the objects that are never
+// fork returns a copy of a world. Changes of the copy do not affect the original. Both share the objects that are never
 // modified.
 func (w *world) fork() *world {
 	c := *w

@@ -16,8 +16,8 @@ import (
 )
 
 // sum returns a hash of the state: the objects of the API server and their true history, what the caches show and will
-// show, and everything that the operator keeps, including private fields. It leaves out counters, and rate limits,
-// which an exploration is too short to reach.
+// show, and everything that the operator keeps, including private fields. It leaves out the numbers of calls, passes
+// and operators, and rate limits, which an exploration is too short to reach.
 func (p *exploredWorld) sum() uint64 {
 	w, o := p.w, p.leader
 	pods, late := map[string]any{}, map[string]any{}
@@ -44,8 +44,8 @@ type threshold string
 // hasher hashes values of any type.
 type hasher struct {
 	tokens []token
-	// versions holds the resourceVersions of each object, by its name. thresholds holds those with which all others are
-	// compared.
+	// versions holds the resourceVersions of each object, by its name. thresholds holds the resourceVersions with which
+	// those of all objects are compared.
 	versions   map[string][]int
 	thresholds []int
 }
@@ -57,8 +57,8 @@ type token struct {
 	n  uint64
 }
 
-// sum hashes the tokens. A resourceVersion counts by its rank among the versions of the same object and the thresholds,
-// because nothing else is ever compared.
+// sum hashes the tokens. Of a resourceVersion, it hashes only the rank among the versions of the same object and among
+// the thresholds, because resourceVersions are compared with no others.
 func (h *hasher) sum() uint64 {
 	for of := range h.versions {
 		slices.Sort(h.versions[of])

@@ -115,8 +115,9 @@ func (w *world) checkBegin(s *batch.JobStatus) {
 	}
 }
 
-// seemedToRun reports whether a replica ended before the recovery that the status records. The cache may have shown it
-// running then, because the simulated cache, unlike a watch, shows each pod with its own lag.
+// seemedToRun reports whether a replica ended before the recovery that the status records. At the recovery, the cache
+// may still have shown the replica running, because the simulated cache, unlike a watch, shows each pod with its own
+// lag.
 func (w *world) seemedToRun(name string, i *batch.Incident) bool {
 	return i.RecoveryTime != nil && !w.last(name).at.After(i.RecoveryTime.Time)
 }
@@ -148,7 +149,7 @@ func (w *world) checkRecovery(s *batch.JobStatus) {
 	}
 }
 
-// checkEachCounts checks that if replicas restart alone, two failures of one replica are never the same incident.
+// checkEachCounts checks that, if replicas restart alone, two failures of one replica never belong to one incident.
 func (w *world) checkEachCounts(s *batch.JobStatus) {
 	if w.restartsAll() || w.job.Elastic != nil {
 		return

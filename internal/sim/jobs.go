@@ -27,8 +27,8 @@ func (w *world) anyJob(rng *rand.Rand) (kinds.Kind, kinds.Object) {
 	return kindNamed("GenericJob"), anyGeneric(rng)
 }
 
-// noteCodes makes replicas of a job with the restart policy ExitCode fail with exit codes that the policy restarts,
-// and with one that it does not.
+// noteCodes makes the replicas of a job fail with exit codes that the restart policy ExitCode restarts and with one
+// that it does not, if p is this policy.
 func (w *world) noteCodes(p batch.TrainingRestartPolicy) {
 	if p == batch.TrainingRestartExitCode {
 		w.codes = []int32{1, 137, 143}

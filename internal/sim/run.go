@@ -15,8 +15,9 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// Run simulates one world: first with faults, then without faults until everything that can end has ended. It returns
-// the first error that it finds. It calls trace for every step unless trace is nil.
+// Run simulates the world of a seed: first the given number of steps with faults, then without faults until everything
+// that can end has ended. It returns the first errors that it finds. It calls trace for every event unless trace is
+// nil.
 func Run(seed uint64, steps int, trace func(format string, args ...any)) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(rand.New(rand.NewPCG(seed, 1)), trace)

@@ -7,7 +7,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestScenarios runs sequences of steps that neither TestWorlds nor TestEveryOrder reaches.
+// TestScenarios verifies that the invariants hold in sequences of steps that neither TestWorlds nor TestEveryOrder
+// reaches.
 func TestScenarios(t *testing.T) {
 	once := batch.RestartPolicy{Policy: batch.RestartOnFailure, Limit: new(int32(1))}
 	const pod = jobName + "-worker-0"

@@ -260,7 +260,7 @@ func (w *world) kubelet(pod *corev1.Pod) {
 	case pod.DeletionTimestamp != nil && (ended(pod) || pod.Status.Phase == corev1.PodPending):
 		w.finalize(pod)
 	case pod.DeletionTimestamp != nil:
-		w.end(pod, int32(w.rng.IntN(2)*143), w.now) // it exits on SIGTERM, cleanly or not
+		w.end(pod, int32(w.rng.IntN(2)*143), w.now) // the container exits on SIGTERM, with 0 or not
 	case ended(pod):
 	case pod.Spec.NodeName == "":
 		pod.Spec.NodeName = "node-" + strconv.Itoa(w.rng.IntN(3))
@@ -327,7 +327,7 @@ func (w *world) evict(pod *corev1.Pod) {
 		return
 	}
 	w.inc.disturbed = w.now
-	// Neither a failure nor a success in the same second can be distinguished from a consequence of the disruption.
+	// A failure, or a success in the same second, cannot be distinguished from a consequence of the disruption.
 	if main := mainOf(pod).State.Terminated; main != nil && (main.ExitCode != 0 || !main.FinishedAt.Before(new(w.nodeStamp(w.now)))) {
 		w.last(pod.Name).ambiguous = true
 	}
@@ -352,8 +352,8 @@ func (w *world) userDeletes(pod *corev1.Pod, force bool) {
 	w.askDeletion(pod)
 }
 
-// forgetWatched marks the successes as ambiguous whose deletion the cache of a new leader has already shown. No event
-// shows that leader whether the success or the deletion came first.
+// forgetWatched marks each success as ambiguous if the cache of a new leader already shows the deletion of its pod. No
+// event shows that leader whether the success or the deletion came first.
 func (w *world) forgetWatched(c *cache) {
 	for name := range w.past {
 		for i := range w.past[name] {

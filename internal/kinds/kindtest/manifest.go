@@ -26,7 +26,7 @@ type Manifest struct {
 	Data []byte
 }
 
-// Manifests reads the YAML files of a directory in order.
+// Manifests reads the YAML files of a directory in the order of their names. It fails the test if there are none.
 func Manifests(t testing.TB, files fs.FS, dir string) []Manifest {
 	t.Helper()
 	entries, err := fs.Glob(files, dir+"/*.yaml")
@@ -47,7 +47,7 @@ func Manifests(t testing.TB, files fs.FS, dir string) []Manifest {
 	return manifests
 }
 
-// Decode decodes the jobs in a file of YAML documents. Unknown fields are errors.
+// Decode decodes the jobs in a file of YAML documents. Unknown fields and other kinds of objects are errors.
 func Decode(data []byte) ([]kinds.Object, error) {
 	var objects []kinds.Object
 	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
