@@ -69,17 +69,17 @@ func consoleWorkload() workload {
 	}
 }
 
-// viewer returns the name of a user of the console.
+// viewer returns the name of the n-th user of the console.
 func viewer(n int) string { return fmt.Sprintf("viewer-%d", n) }
 
-// consoleBench is a console with jobs.
+// consoleBench is a control plane with jobs and a console.
 type consoleBench struct {
 	*plane
-	all     []*batch.GenericJob
+	all     []*batch.GenericJob // the jobs
 	console *process
-	base    string
-	filled  time.Duration
-	changed int
+	base    string        // the URL of the console
+	filled  time.Duration // from the start of the console until it showed all jobs
+	changed int           // the number of status changes so far
 }
 
 // prepare creates the jobs and starts the console.
@@ -125,7 +125,7 @@ func (c *consoleBench) prepare(s *settings) error {
 	}
 }
 
-// job creates a job with its status, and its pod if it runs.
+// job creates the i-th job with its status, and with a pod if the job runs.
 func (c *consoleBench) job(i, nodes int) error {
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none", Command: []string{"python", "train.py"}}}}}
 	replicas := int32(1)
@@ -216,8 +216,8 @@ func (c *consoleBench) measure(user func(int) string) (*result, error) {
 }
 
 // watched changes jobs while viewers look at the Jobs page. It returns the times until each viewer has got each change,
-// and the number of requests per second that the console has sent to the API server meanwhile, after the first answers
-// about the viewers' rights.
+// and the number of requests per second that the console has sent to the API server during the changes. The first
+// requests about the viewers' rights come earlier and do not count.
 func (c *consoleBench) watched(viewers int, user func(int) string) (times []time.Duration, requests float64, err error) {
 	ctx, stop := context.WithCancel(c.ctx)
 	var running sync.WaitGroup
@@ -236,7 +236,7 @@ func (c *consoleBench) watched(viewers int, user func(int) string) (times []time
 			}
 		})
 	}
-	for range viewers { // the first message of each has the whole page
+	for range viewers { // the first message of each stream has the whole page
 		if _, err := await(c.ctx, seen); err != nil {
 			return nil, 0, err
 		}
@@ -292,7 +292,7 @@ func (c *consoleBench) change(viewers int, seen <-chan string) (times []time.Dur
 // streamEnded begins a mark that says why a stream ended.
 const streamEnded = "ended: "
 
-// await returns the next mark.
+// await returns the next mark. It fails if a stream has ended or if no mark comes within a minute.
 func await(ctx context.Context, seen <-chan string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -307,8 +307,8 @@ func await(ctx context.Context, seen <-chan string) (string, error) {
 	}
 }
 
-// marks sends the last mark of each message of a stream to seen, and an empty text for a message without a mark. It
-// returns the error that ends the stream.
+// marks sends the last mark of each message of a stream to seen, and an empty text for a message without a mark. Marks
+// are the texts that change writes into statuses. It returns the error that ends the stream.
 func marks(stream io.Reader, seen chan<- string) error {
 	in := bufio.NewReaderSize(stream, 1<<20)
 	for {

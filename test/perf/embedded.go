@@ -91,7 +91,7 @@ func (c *ownCluster) measure(ctx context.Context) (*result, error) {
 	return r, c.command(ctx, c.local, "down")
 }
 
-// rest waits 30 s after the start, then measures the idle cluster for 60 s and records its CPU and memory.
+// rest lets the cluster settle for 30 s, then measures the idle cluster for 60 s and records its CPU and memory.
 func (c *ownCluster) rest(ctx context.Context, r *result) error {
 	const settling, span = 30 * time.Second, 60 * time.Second
 	if err := sleep(ctx, settling); err != nil {

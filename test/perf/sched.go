@@ -21,6 +21,7 @@ const runLabel = "perf.tensorstack.dev/run"
 // contender is a scheduler with pods in groups of one size. It is a column of the report.
 type contender struct {
 	system
+	// part is the key of the scheduler in parts.
 	part string
 	// scheduler is the schedulerName of its pods.
 	scheduler string
@@ -162,8 +163,8 @@ func (st *stage) clearAll(g *groups) error {
 	return st.seen.awaitGone(st.ctx, g.pods())
 }
 
-// running starts the contender, calls do, and records the contender's cost for the number of pods until it is quiet
-// again. CPU counts from the end of its cache sync, and requests count from its start.
+// running starts the contender, calls do, waits until the contender sends no more requests, and stops it. It records
+// the contender's cost per pod: CPU since its caches have synced, and writes since its start.
 func (st *stage) running(c *contender, r *result, pods int, do func(context.Context) error) error {
 	if _, err := st.audit.Next(); err != nil {
 		return err

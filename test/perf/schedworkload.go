@@ -22,7 +22,7 @@ var schedWorkloads = []workload{
 	preemption(),
 }
 
-// onStage returns a workload that measures its contenders, one after the other, on one API server with the number of
+// onStage returns a workload that measures its contenders, one after the other, on one API server with this number of
 // nodes.
 func onStage(name, title string, nodes int, all []*contender, measure func(*stage, *contender) (*result, error), targets ...target) workload {
 	w := workload{name: name, title: title, optional: true, columns: columns(all), targets: targets}
@@ -44,7 +44,8 @@ func onStage(name, title string, nodes int, all []*contender, measure func(*stag
 	return w
 }
 
-// rates measures the throughput of kube-scheduler with single pods, and of t9k-scheduler with single pods and gangs.
+// rates returns a workload that measures the throughput of kube-scheduler with single pods, and of t9k-scheduler with
+// single pods and gangs.
 func rates(name string, nodes int) workload {
 	var targets []target
 	for _, c := range []string{"gangs8", "gangs64"} {
@@ -56,7 +57,8 @@ func rates(name string, nodes int) workload {
 		}, targets...)
 }
 
-// creations measures the creation of pods while no scheduler runs, in a cluster with 20 more queues.
+// creations returns a workload that measures the creation of pods while no scheduler runs. The cluster has 20
+// additional queues, because admission evaluates a policy for each queue.
 func creations() workload {
 	const queues = 20
 	plain, ofJobs, gang, single := upstream(1), gangs(8), gangs(8), singles()
@@ -67,7 +69,7 @@ func creations() workload {
 			if err := parallel(st.ctx, names("other-", queues), st.ensureQueue); err != nil {
 				return nil, err
 			}
-			// The first pods of each kind cost the API server more, because it compiles and caches for them.
+			// The first pods of each kind take longer, because the API server compiles policies and fills caches.
 			if _, err := st.creation(c.groups(c.name+"-first", 400, "100m")); err != nil {
 				return nil, err
 			}
@@ -75,7 +77,8 @@ func creations() workload {
 		}, target{of: "jobs", figure: "created_per_s", against: "default", factor: 0.85, least: true})
 }
 
-// latencies measures how long groups wait if they arrive one after the other, at 80 pods per second in all.
+// latencies returns a workload that measures how long groups wait if they arrive one after the other, at 80 pods per
+// second in all.
 func latencies() workload {
 	return onStage("sched-latency", "groups that come one after the other, 80 pods/s, on 500 nodes", 500, []*contender{upstream(8), gangs(8), gangs(64)},
 		func(st *stage, c *contender) (*result, error) {
@@ -124,7 +127,8 @@ func (st *stage) arrivals(ctx context.Context, g *groups, r *result) error {
 	return st.clear(g.run)
 }
 
-// unfit measures the scheduling of gangs alone and beside 1,000 groups that do not fit.
+// unfit returns a workload that measures the scheduling of gangs, first alone and then beside 1,000 groups that do not
+// fit.
 func unfit() workload {
 	alone, beside := gangs(8), gangs(8)
 	alone.name, alone.title = "alone", "gangs of 8"
@@ -183,8 +187,8 @@ func (st *stage) addUnfit(r *result) error {
 	return nil
 }
 
-// preemption measures how fast a gang of 64 preempts 64 of 1,000 pods of a queue with lower priority, which fill 1,000
-// nodes.
+// preemption returns a workload that measures how fast a gang of 64 preempts 64 of 1,000 pods. These pods fill 1,000
+// nodes and belong to a queue with lower priority.
 func preemption() workload {
 	const nodes = 1000
 	return onStage("sched-preempt", "a gang of 64 evicts 64 of 1,000 pods on 1,000 nodes", nodes, []*contender{gangs(64)},

@@ -117,7 +117,8 @@ func (s *session) deletePods(names []string) error {
 	})
 }
 
-// cost calls do, and records the CPU and the requests of the controller meanwhile, and its memory at the end.
+// cost calls do, and records the controller's CPU and requests during the call, and its memory at the end. Without a
+// controller, it only calls do.
 func (s *session) cost(do func() error) error {
 	if s.controller == nil {
 		return do()
@@ -174,7 +175,7 @@ func isRead(sort string) bool {
 	return !(&audit.Event{Verb: verb}).Write()
 }
 
-// quiet waits until the controller has sent no request for a second.
+// quiet waits until the controller has sent no request for a second, except those of leader election.
 func (s *session) quiet() error {
 	log := *s.audit // a copy, because the caller counts these events as well
 	for last := time.Now(); time.Since(last) < time.Second; {

@@ -28,17 +28,16 @@ type system struct {
 	objects func(name string, replicas int) []client.Object
 	// jobs returns an empty list of the system's kind of job; nil if it has none.
 	jobs func() client.ObjectList
-	// runs reports whether a job says in its status that all its replicas run or have ended.
+	// runs reports whether the status of a job says that all its replicas run or have ended.
 	runs func(client.Object) bool
-	// finished reports whether a job says in its status that it has succeeded.
+	// finished reports whether the status of a job says that the job has succeeded.
 	finished func(client.Object) bool
 }
 
 var systems = []*system{
 	{name: "floor", title: "floor", objects: barePods},
 	{
-		// This is a lower bound for any controller of such jobs, because the job objects and the same pods have to be
-		// created.
+		// No controller of GenericJobs can be faster, because the job objects and the same pods have to be created.
 		name: "objects", title: "floor with jobs",
 		objects: func(job string, replicas int) []client.Object {
 			return append(genericJob(job, replicas), barePods(job, replicas)...)
@@ -118,7 +117,8 @@ func podTemplate(job string) corev1.PodTemplateSpec {
 	}
 }
 
-// startJobController starts the controller of batch/v1 Job alone, without limits on its requests.
+// startJobController starts the controller of batch/v1 Job without the other controllers. The rate limits of its client
+// are so high that it does not reach them.
 func startJobController(p *plane, _ *settings) (*process, error) {
 	kubeconfig, err := p.kubeconfig(userPeer)
 	if err != nil {

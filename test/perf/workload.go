@@ -87,8 +87,8 @@ var workloads = []workload{
 	},
 }
 
-// burst submits all jobs at once, waits until all their pods run, ends all pods, and waits until all jobs report
-// success.
+// burst returns a workload that submits all jobs at once, waits until all their pods run, ends all pods, and waits
+// until all jobs report success.
 func burst(name string, jobs, replicas int) workload {
 	return workload{
 		name: name, title: fmt.Sprintf("%d jobs × %d replicas", jobs, replicas),
@@ -116,7 +116,8 @@ func names(prefix string, n int) []string {
 	return all
 }
 
-// lifecycle runs jobs from their creation to their end.
+// lifecycle runs jobs from their creation to their end, and records the times of their starts and ends. For a system
+// without jobs, it returns when all pods run.
 func (s *session) lifecycle(prefix string, jobs, replicas int) error {
 	began := time.Now()
 	if err := s.submit(replicas, names(prefix, jobs)...); err != nil {
@@ -147,7 +148,7 @@ func (s *session) lifecycle(prefix string, jobs, replicas int) error {
 	return s.quiet()
 }
 
-// serial runs one job after the other from its creation to its end, in a cluster without other load.
+// serial runs jobs one after the other, each from its creation to its end, in a cluster without other load.
 func serial(s *session) error {
 	const jobs, replicas = 100, 4
 	var starts, lags []time.Duration
@@ -180,8 +181,8 @@ func serial(s *session) error {
 	return nil
 }
 
-// recovery deletes a fifth of the pods of a large job and waits until all run again. The floor creates as many new
-// pods.
+// recovery deletes a fifth of the pods of a large job and waits until all replicas run again. The floor only creates as
+// many new pods.
 func recovery(s *session) error {
 	const replicas, lost = 1000, 200
 	if err := s.submit(replicas, "j0"); err != nil {
@@ -294,8 +295,8 @@ func largest(s *session) error {
 // shape is a number of jobs with a number of replicas each.
 type shape struct{ jobs, replicas int }
 
-// growth runs the jobs of each shape, and records the ratio of the highest cost per pod to the cost per pod of the
-// first shape.
+// growth returns a measurement that runs the jobs of each shape. It records the ratio of the highest cost per pod to
+// the cost per pod of the first shape.
 func growth(shapes []shape) func(*session) error {
 	return func(s *session) error {
 		var cpu, requests []float64

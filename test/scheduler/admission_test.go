@@ -97,6 +97,8 @@ func TestAdmissionEnforcesQueuesAndLabels(t *testing.T) {
 	t.Run("labels of the pods of jobs", func(t *testing.T) { s.with(t).podsStayInTheirJob(alice) })
 }
 
+// whoMayUse verifies that a user can create an object in a queue only if the queue selects the namespace of the object
+// or the user has the right to use the queue.
 func (s *stage) whoMayUse(alice client.Client) {
 	check := func(user client.Client, queue string, ok bool) {
 		s.Helper()
@@ -131,6 +133,8 @@ func (s *stage) whoMayUse(alice client.Client) {
 	}
 }
 
+// closedToJobs verifies that new jobs and TensorBoards cannot enter a closed queue, that pods and PodGroups can, and
+// that the objects in the queue can still be changed.
 func (s *stage) closedToJobs(alice client.Client) {
 	inside := s.membersOf("closed")
 	for _, o := range inside {
@@ -168,7 +172,7 @@ func (s *stage) closedToJobs(alice client.Client) {
 	}
 }
 
-// boardsMove verifies that a change of a TensorBoard's queue requires the right to use the new queue.
+// boardsMove verifies that a TensorBoard can be moved only to a queue that its author may use and that is not closed.
 func (s *stage) boardsMove(alice client.Client) {
 	free := s.membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
@@ -185,8 +189,9 @@ func (s *stage) boardsMove(alice client.Client) {
 	}
 }
 
-// admissionOfGroups verifies that the API server checks the queue that a pod names itself and the queue of a group.
-// If a pod names no queue, the scheduler checks the right of the pod's author.
+// admissionOfGroups verifies that the API server checks the queue that a pod names itself and the queue of a group. For
+// a pod that names no queue, it checks nothing, because the scheduler checks the right of the pod's author. A group
+// whose author has lost the right to its queue may still be changed.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.Await("the default queue is closed to all namespaces", func() error {
@@ -234,6 +239,7 @@ func (s *stage) admissionOfGroups(alice client.Client) {
 	}
 }
 
+// labelsStay verifies that the labels of the scheduler cannot change on a live pod and that other labels can.
 func (s *stage) labelsStay() {
 	pod := podOf(map[string]string{scheduling.LabelQueue: "everybody"})
 	s.Must(s.Client.Create(s.Context(), pod))

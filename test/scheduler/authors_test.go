@@ -64,6 +64,8 @@ func withAuthor[T client.Object](o T, by string) T {
 	return o
 }
 
+// authorsOfNewJobs verifies which author a new job records, whatever its manifest says: the user who creates the job,
+// or nobody if the job names no queue. Only a user who may use all queues can record another author.
 func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 	const odd = `o"neil\ <a&b>`
 	somebodyOdd := s.as(odd)

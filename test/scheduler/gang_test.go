@@ -50,17 +50,17 @@ func gangMates(p *corev1.Pod) []corev1.PodAffinityTerm {
 		MatchLabels: map[string]string{scheduling.LabelGroupName: p.Labels[scheduling.LabelGroupName]}}}}
 }
 
-// constraintCase is a constraint that the smaller of two gangs, of fits pods, can meet, and the larger one, of unfit
-// pods, cannot.
+// constraintCase is a constraint on the placement of pods. A gang of fits pods can meet it, and a gang of unfit pods
+// cannot.
 type constraintCase struct {
 	nodes        map[string]int // CPUs by name of the node
 	set          func(*stage)
 	change       func(*corev1.Pod)
 	cpu          string
 	fits, unfit  int
-	reason       string // the reason of the gang that does not fit; empty for NoRoom
-	want         []string
-	wantSpreadBy int // pods on each node; 0 for any number
+	reason       string   // the reason of the gang that does not fit; empty for NoRoom
+	want         []string // the nodes of the gang that fits; nil for any nodes
+	wantSpreadBy int      // pods on each node; 0 for any number
 }
 
 var constraintCases = map[string]constraintCase{
@@ -199,8 +199,8 @@ func (s *stage) awaitRunning(group string, n int) {
 	})
 }
 
-// TestFinishedMembersCount verifies that the replacement of the last worker of a job, which is lost after the others
-// have finished, does not wait for further pods.
+// TestFinishedMembersCount verifies that finished pods count towards the minimum of a gang: if the last pod of a gang
+// is lost after the others have finished, its replacement starts without further pods.
 func TestFinishedMembersCount(t *testing.T) {
 	s := sharedStage(t)
 	s.simulated("n", 3)

@@ -25,7 +25,7 @@ import (
 
 var mixed = flag.Bool("mixed", false, "give TestMixedLoadKeepsGangsAndQuotas its full size: 200 gangs of 1 to 64 pods on 50 nodes, 10 minutes of simulated time")
 
-// size is the size of the simulated cluster of TestMixedLoadKeepsGangsAndQuotas. Times are in simulated seconds.
+// size is the size of a simulated cluster and of its load. Times are in simulated seconds.
 type size struct {
 	nodes, nodeCPU, gangs, largest int
 	// arrivals is the time within which all gangs arrive. longest is the longest time for which a pod runs.
@@ -106,7 +106,7 @@ func (m *mix) run() {
 		m.ledger.Peak("low"), m.ledger.Peak("high"), m.quotas)
 }
 
-// mix is the simulated cluster of the test.
+// mix is a simulated cluster with gangs that arrive and finish.
 type mix struct {
 	*stage
 	size
@@ -116,8 +116,10 @@ type mix struct {
 	// arrived is called when all gangs have arrived; it may be nil. now is the current time in simulated seconds.
 	arrived func()
 	now     int
-	coming  []*job
-	jobs    map[string]*job
+	// coming holds the gangs that have not arrived, in the order of their arrivals. jobs holds the gangs that have
+	// arrived and not finished, by name.
+	coming []*job
+	jobs   map[string]*job
 	// nodes holds the names of all nodes, and drained the names of the nodes that are being drained.
 	nodes   []string
 	drained map[string]bool

@@ -51,7 +51,7 @@ var teamLabels = labels.Set{"team": "a"}
 
 // ruleStage returns a stage on the control plane rules, with the namespace team and the queues. It waits until the
 // API server enforces who may use the queues, because the API server learns of each queue and of each binding of a
-// policy at another time. Queues with the same name must have the same spec in all tests.
+// policy at a different time. Queues with the same name must have the same spec in all tests.
 func ruleStage(t *testing.T, queues map[string]scheduling.QueueSpec) *stage {
 	t.Helper()
 	t.Parallel()
@@ -87,6 +87,7 @@ func newStage(t *testing.T, settings ...string) *stage {
 	return newStageOf(t, testenv.Options{Components: withScheduler, Settings: map[string][]string{local.Scheduler: settings}})
 }
 
+// newStageOf starts a control plane with these options for one test.
 func newStageOf(t *testing.T, o testenv.Options) *stage {
 	t.Helper()
 	ownPlanes <- struct{}{}

@@ -119,6 +119,7 @@ func (s *stage) awaitPodReports(name, words string) {
 	})
 }
 
+// unbound verifies that none of the pods is bound.
 func (s *stage) unbound(names ...string) {
 	s.Helper()
 	for _, name := range names {

@@ -67,6 +67,7 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 	t.Run("namespaces", func(t *testing.T) { s.with(t).demands(alice) })
 }
 
+// isBy returns an error unless the annotation that records the author of an object has the value want.
 func isBy(o client.Object, want string) error {
 	if got := o.GetAnnotations()[scheduling.AnnotationRequestedBy]; got != want {
 		return fmt.Errorf("the author of a %T is %s, want %s", o, got, want)
@@ -74,6 +75,8 @@ func isBy(o client.Object, want string) error {
 	return nil
 }
 
+// noted verifies that users cannot forge, change or remove the recorded author of an object, and that the operator,
+// which may use all queues, can record another user as the author.
 func (s *stage) noted(alice, operator client.Client) {
 	const forged = `["operator","system:masters"]`
 	for kind, o := range s.membersOf(free) {
@@ -120,6 +123,8 @@ func (s *stage) noted(alice, operator client.Client) {
 	}
 }
 
+// podsOfQueues verifies that nobody can create a pod with both the label of a queue and a node, that alice cannot
+// create a pod with the label of a job, and that she cannot change this label on a live pod.
 func (s *stage) podsOfQueues(alice, operator client.Client) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := podOf(map[string]string{scheduling.LabelQueue: free})
@@ -152,6 +157,8 @@ func (s *stage) podsOfQueues(alice, operator client.Client) {
 	}
 }
 
+// priorities verifies that the API server refuses jobs and groups whose priority is outside of the range of their
+// queue.
 func (s *stage) priorities(alice client.Client) {
 	const words = "queue bounded takes groups of the priorities 10 to 20, not "
 	fields := map[string][]string{"PodGroup": {"spec", "priority"}}
@@ -174,8 +181,8 @@ func (s *stage) priorities(alice client.Client) {
 	}
 }
 
-// demands verifies the effect of the labels with which a namespace refuses objects without a queue, and with which it
-// has a default queue.
+// demands verifies the label that makes a namespace refuse jobs and TensorBoards without a queue, and the label that
+// gives a namespace a default queue.
 func (s *stage) demands(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, s.membersOf(free)[kind])

@@ -26,8 +26,9 @@ func (s *stage) awaitEvicted(pods ...string) {
 	})
 }
 
-// TestPreemptedRoomIsReservedForThePreemptor verifies preemption with a worked example. The room of a preempted pod
-// must be reserved for the group that preempted it.
+// TestPreemptedRoomIsReservedForThePreemptor verifies the example of preemption in the scheduler's specification. It
+// also verifies that the room of a preempted pod is reserved for the group that preempted it, so that not even a pod of
+// the default scheduler gets this room.
 func TestPreemptedRoomIsReservedForThePreemptor(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n", 300, nil)
@@ -73,7 +74,7 @@ func TestPreemptedRoomIsReservedForThePreemptor(t *testing.T) {
 func TestQueuesPreemptTheLowestQueueFirst(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		runs []string // groups of one pod of 4 CPUs that start one after another, by queue
+		runs []string // the queues of groups of one pod of 4 CPUs, in the order in which the groups start
 		set  func(*stage)
 		want []string
 	}{
@@ -128,7 +129,7 @@ func TestQueuesPreemptTheLowestQueueFirst(t *testing.T) {
 }
 
 // TestPreemptionEvictsOnlyIfTheGangFits verifies that a gang that would not fit even after all evictions evicts no pod,
-// and that a gang that gives up its preemption leaves the room to others.
+// and that the room of a preempted pod goes to other groups if the gang that preempted it is deleted.
 func TestPreemptionEvictsOnlyIfTheGangFits(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 3 {

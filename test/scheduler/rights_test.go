@@ -123,7 +123,8 @@ func creates(kind string) func(*stage, client.Client, string) error {
 	}
 }
 
-// moves returns a request to set the field that names the queue of an object in the queue free.
+// moves returns a request to move a live object from the queue free to another queue. field is the path of the field
+// that names the queue.
 func moves(kind string, field ...string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		o := asMap(s, s.membersOf(free)[kind])
@@ -133,6 +134,7 @@ func moves(kind string, field ...string) func(*stage, client.Client, string) err
 	}
 }
 
+// asMap returns a deep copy of an object in unstructured form.
 func asMap(s *stage, o client.Object) *unstructured.Unstructured {
 	gvk, err := s.Client.GroupVersionKindFor(o)
 	s.Must(err)
@@ -164,7 +166,7 @@ func podWays() []way {
 	}
 }
 
-// relabels returns a request to put a live pod into a queue.
+// relabels returns a request to put a live pod of the named scheduler into a queue by adding the label.
 func relabels(scheduler string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		p := podOf(map[string]string{"mine": "yes"})
@@ -215,8 +217,8 @@ func jobWays(k kinds.Kind) []way {
 	return ways
 }
 
-// templates returns pod templates that could put a job's pods into a queue, or beyond its quota, with the operator's
-// rights.
+// templates returns, by name, fields of pod templates. Because the operator creates the pods with its own rights, these
+// fields could put a job's pods into a queue that the author may not use, or exceed the quota of a queue.
 func templates(queue string) map[string]map[string]any {
 	labels := func(l map[string]any) map[string]any { return map[string]any{"metadata": map[string]any{"labels": l}} }
 	return map[string]map[string]any{
@@ -231,8 +233,8 @@ func templates(queue string) map[string]map[string]any {
 	}
 }
 
-// fromTemplate returns a request to create a job whose last role has the template of templates with the name says. If
-// gang is true, the job is in the queue free, otherwise it names no queue.
+// fromTemplate returns a request to create a job. The template of its last role has the fields that templates returns
+// under the name says. If gang is true, the job is in the queue free; otherwise it names no queue.
 func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, s.membersOf(free)[kind])
@@ -253,7 +255,7 @@ func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, stri
 	}
 }
 
-// getsQueue returns a request to set the queue of a live job without a queue.
+// getsQueue returns a request to set the queue of a live job that names none.
 func getsQueue(kind string) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, s.membersOf(free)[kind])

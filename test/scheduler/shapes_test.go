@@ -161,6 +161,7 @@ func inQueue(queue string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{scheduling.LabelQueue: queue} }
 }
 
+// shapesOfJobs verifies that the API server refuses a job of any kind if the pods of one of its roles are too large.
 func (s *stage) shapesOfJobs() {
 	for kind, o := range s.jobsOf("sized", "4500m") {
 		s.refusedAsLarge(o, kind, "spec.replicaSpecs[0].template.spec")
@@ -196,7 +197,7 @@ func (s *stage) refusedAsLarge(job client.Object, name, field string) {
 	}
 }
 
-// countedWithTheirGroup verifies that the status of a queue includes pods that name only a group of the queue.
+// countedWithTheirGroup verifies that pods that name only a group count in the status of the group's queue.
 func (s *stage) countedWithTheirGroup() {
 	s.podGroup("named", "free", 2)
 	for i := range 2 {
@@ -213,6 +214,8 @@ func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
 	}
 }
 
+// shapesOfPods verifies which pods the API server refuses as too large: it adds up requests as the scheduler does, and
+// finds the queue by the group, by the label, or as the default queue.
 func (s *stage) shapesOfPods() {
 	s.podGroup("grouped", "sized", 1)
 	large := func(c ...corev1.Container) func(*corev1.Pod) {

@@ -85,7 +85,7 @@ func (s *stage) queue(name string, cpu string, priority int32, change ...func(*s
 // protected changes a queue so that its pods cannot be preempted.
 func protected(q *scheduling.QueueSpec) { no := false; q.Preemptible = &no }
 
-// podGroup adds a PodGroup that needs at least n pods, without any pods.
+// podGroup adds a PodGroup with the minimum n, but no pods.
 func (s *stage) podGroup(name, queue string, n int, change ...func(*scheduling.PodGroupSpec)) {
 	s.Helper()
 	pg := &scheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},

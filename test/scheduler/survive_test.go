@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/test/kit/slowetcd"
 )
 
-// The table in docs/reliability.md lists the tests in this file. Each test logs the figures that the table gives as
-// measured.
+// A table in docs/reliability.md lists the tests in this file. The tests with a simulated cluster log the figures that
+// the table gives as measured.
 
 var faults = flag.Bool("faults", false, "run the tests in which requests of the scheduler fail (make test-faults)")
 
@@ -120,7 +120,8 @@ func (f *faulty) start() {
 	f.scheduler = f.startBehind(f.proxy)
 }
 
-// finish runs the simulated cluster to its end, and verifies that the scheduler has not exited.
+// finish runs the simulated cluster to its end. It verifies that the rules of the ledger hold at all times, that every
+// gang finishes, and that the scheduler has not exited.
 func (f *faulty) finish() {
 	f.Helper()
 	f.run()
@@ -129,7 +130,8 @@ func (f *faulty) finish() {
 	}
 }
 
-// TestGangsWithoutFault runs the load of the other tests without a fault. Its figures are the baseline for theirs.
+// TestGangsWithoutFault runs the load of the following tests without a fault. Its figures are the baseline for the
+// figures of these tests.
 func TestGangsWithoutFault(t *testing.T) {
 	f := newFaulty(t, faultWorld)
 	f.start()

@@ -59,7 +59,7 @@ func TestGangIsPlacedByTopology(t *testing.T) {
 }
 
 // TestReplacementStaysInTheGangsZone verifies that a replacement is bound in the zone of its gang even if another zone
-// has more room.
+// has more room, and that a further pod of the gang waits if the zone is full.
 func TestReplacementStaysInTheGangsZone(t *testing.T) {
 	s := sharedStage(t)
 	s.node("n0", 2, map[string]string{topologyLabel: s.own("a")})

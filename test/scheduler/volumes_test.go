@@ -45,7 +45,8 @@ func (s *stage) claim(name string) {
 }
 
 // TestGangPlanRespectsVolumes verifies that a gang's plan respects volumes. Each pod of the gang has a claim and each
-// node has one volume, so the gang fits only with one pod on each node, although one node has most of the CPUs.
+// node has one volume, so the gang fits only with one pod on each node, although one node has most of the CPUs. A gang
+// whose claims do not exist waits and starts when volumes and claims are created.
 func TestGangPlanRespectsVolumes(t *testing.T) {
 	s := sharedStage(t)
 	s.bindVolumes()

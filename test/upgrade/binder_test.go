@@ -13,8 +13,8 @@ import (
 )
 
 // bindDefault binds the pods of the default scheduler, in the namespaces of the test and of the chart, to the only
-// node until the test ends. The control plane runs no kube-scheduler, because that of the embedded cluster would also
-// schedule the pods of the t9k-scheduler, which the chart installs here.
+// node until the test ends. It replaces the scheduler of the embedded cluster, which would also schedule the pods that
+// name the t9k-scheduler. In this test, the t9k-scheduler that the chart installs must schedule them.
 func bindDefault(s *namespace.Test) {
 	s.Helper()
 	nodes := &corev1.NodeList{}

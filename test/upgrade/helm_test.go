@@ -98,7 +98,7 @@ var consoleValues = []string{"--set", "console.enabled=true,console.archive.enab
 const reuseValues = "--reset-then-reuse-values"
 
 // apply installs a release or upgrades to it, as verb says, and waits until its pods are ready and the earlier pods
-// are deleted. Containers have no images here, so they need a command.
+// are deleted. The containers run programs of this machine instead of images, so they need a command.
 func (i *installation) apply(verb string, r release, options ...string) {
 	i.Helper()
 	archives := i.TempDir()

@@ -44,8 +44,8 @@ func TestLastReleaseIsFoundInAClone(t *testing.T) {
 	})
 }
 
-// TestUpgradeNeedsTheLastRelease verifies that TestJobsSurviveUpgradeAndRemoval fails in a clone that lacks the last
-// release if all requirements of tests must be met.
+// TestUpgradeNeedsTheLastRelease verifies that, with T9K_REQUIRE_ALL set, TestJobsSurviveUpgradeAndRemoval fails in a
+// clone that lacks the last release.
 func TestUpgradeNeedsTheLastRelease(t *testing.T) {
 	require.Root(t)
 	require.MountNamespaces(t)

@@ -11,7 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// nextAPI returns a copy of a release's chart whose kinds of job have one more optional field in their spec.
+// nextAPI returns a release with the given version and with the programs of r. Its chart is a copy of the chart of r in
+// which the kinds of job have one more optional field in their spec.
 func nextAPI(t *testing.T, r release, version string) release {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "t9k-batch")

@@ -28,10 +28,10 @@ var (
 
 // release is a version of the product that can be installed.
 type release struct {
-	version  string // version of the chart
-	chart    string // folder of the chart
-	programs string // folder with the programs
-	pods     map[string]int
+	version  string         // version of the chart
+	chart    string         // folder of the chart
+	programs string         // folder with the programs
+	pods     map[string]int // number of pods by program
 }
 
 // withoutConsole and withConsole are the numbers of pods of each program in a release without and with the console.
@@ -182,7 +182,7 @@ func buildPrograms(source, dir string, pods map[string]int) error {
 	return nil
 }
 
-// thisRelease returns this checkout as a release with the version. It uses the programs beside the t9k-local that
+// thisRelease returns this checkout as a release with the given version. It uses the programs beside the t9k-local that
 // T9K_LOCAL names, where `make build` puts them. If T9K_LOCAL is unset or a program is missing, it builds them.
 func thisRelease(t *testing.T, version string) release {
 	t.Helper()

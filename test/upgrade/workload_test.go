@@ -100,10 +100,10 @@ func newWorkload(t *testing.T, s *namespace.Test) *workload {
 	return w
 }
 
-// create creates a job of a kind, in the queue unless it is empty.
+// create creates a job of a kind. If queue is not empty, the job is in that queue.
 func (w *workload) create(kind kinds.Kind, name, queue, script string, replicas int, restart string) error {
 	spec, cpu := "", "0"
-	if kind.Training == nil { // a GenericJob has a limit for each role only
+	if kind.Training == nil { // the restart policy of a GenericJob is an object with a limit
 		restart = map[string]string{"Never": "{policy: Never}", "OnFailure": "{policy: OnFailure, limit: 3}"}[restart]
 	}
 	if queue != "" {
@@ -260,7 +260,7 @@ func (w *workload) podStates() map[string]string {
 	return states
 }
 
-// checkKept checks that no pod and no status has changed. The jobs of probe must be deleted.
+// checkKept checks that no pod and no status has changed since start returned. No job of probe may exist.
 func (w *workload) checkKept() {
 	w.Helper()
 	if diff := cmp.Diff(w.pods, w.podStates()); diff != "" {
@@ -271,8 +271,8 @@ func (w *workload) checkKept() {
 	}
 }
 
-// probe runs a job of each kind and one gang until they finish and deletes them, which verifies that everything that
-// was installed works.
+// probe verifies that the installation works: a job of each kind and one gang succeed, and the webhook refuses an
+// invalid job. It deletes its jobs.
 func (w *workload) probe() {
 	w.Helper()
 	for _, kind := range kinds.All {
