@@ -31,7 +31,7 @@ func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expec
 		exp.warning = nil
 		return nil, nil
 	}
-	if exp.warning != nil && exp.warning.Pod != pod.Name {
+	if exp.warnedPod != pod.UID { // a pod that replaces another one has the same name
 		exp.warning = nil
 	}
 	if seen.Now.Before(exp.eventsReadAt.Add(eventReadInterval)) || !o.eventReads.AllowN(o.clock.Now(), 1) {
@@ -44,7 +44,7 @@ func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expec
 		client.MatchingFields{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}); err != nil {
 		return nil, fmt.Errorf("listing the events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	exp.eventsReadAt, exp.warning = seen.Now, nil
+	exp.eventsReadAt, exp.warning, exp.warnedPod = seen.Now, nil, pod.UID
 	var latest time.Time
 	for i := range events.Items {
 		// The pod has a node by now, so a FailedScheduling event no longer applies.
