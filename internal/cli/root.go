@@ -48,6 +48,9 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	root.SetArgs(completionArgs(program, args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
+		err = p.OutputError()
+	}
+	if err == nil {
 		return 0
 	}
 	var exit *kit.ExitError

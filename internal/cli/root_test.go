@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -134,6 +135,24 @@ func TestVersionIsAVerbAndAFlag(t *testing.T) {
 	flag, errOut, code := call(t, "", "--version")
 	if code != 0 || errOut != "" || flag != verb || !strings.HasPrefix(flag, "t9k ") {
 		t.Errorf("exit code %d: %q %q, want %q", code, flag, errOut, verb)
+	}
+}
+
+// fullDisk is a file on a full disk.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestLostOutputIsAnError verifies that the program fails if it cannot write its output, including output of functions
+// that ignore errors of writes.
+func TestLostOutputIsAnError(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"help"}, {"validate", "-f", "testdata/validate/good.yaml"},
+		{"render", "-f", "testdata/validate/good.yaml"}} {
+		var errOut bytes.Buffer
+		code := Main(t.Context(), append([]string{"t9k"}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: fullDisk{}, ErrOut: &errOut})
+		if code != 1 || !strings.Contains(errOut.String(), "no space left on device") {
+			t.Errorf("t9k %s: exit code %d, %s", strings.Join(args, " "), code, &errOut)
+		}
 	}
 }
 

@@ -89,6 +89,11 @@ func TestHistoryOutlivesJobs(t *testing.T) {
 	if n := len(details.Attempts); n != 4 || details.UID != string(gone.UID) {
 		t.Errorf("%d attempts of job %s, want 4 of job %s", n, details.UID, gone.UID)
 	}
+	viewer.awaitHistory([]string{"describe", "short", "--uid", details.UID}, "SuccessRuleMet")
+	for _, address := range []string{"long", "ptj/short"} {
+		_, errOut := viewer.history("describe", address, "--uid", details.UID).ends(1)
+		w.contains("the error", errOut, "the job with the UID "+details.UID+" is genericjob/short in namespace "+w.Namespace+", not "+address)
+	}
 	for _, a := range details.Attempts {
 		if want := map[int]int32{0: 3, 1: 0}[a.Number]; a.ExitCode == nil || *a.ExitCode != want || a.Ended.IsZero() || a.Node == "" {
 			t.Errorf("attempt %d of %s-%d: %+v", a.Number, a.Role, a.Rank, a.Attempt)

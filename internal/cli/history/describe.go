@@ -18,8 +18,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// find connects to the console and returns the newest job with the name, or the job with the UID. Without a UID, it
-// prints the UIDs of up to five older jobs with the same name.
+// find connects to the console and returns the newest job with the name, or the job with the UID, which must have the
+// same name. Without a UID, it prints the UIDs of up to five older jobs with the same name.
 func (o *options) find(ctx context.Context, address, uid string) (*archiveclient.Client, *archive.JobDetails, error) {
 	c, err := o.connect()
 	if err != nil {
@@ -46,6 +46,9 @@ func (o *options) find(ctx context.Context, address, uid string) (*archiveclient
 	j, err := c.Job(ctx, uid)
 	if err != nil {
 		return nil, nil, err
+	}
+	if j.Name != name || kind != nil && j.Kind != kind.Name {
+		return nil, nil, fmt.Errorf("the job with the UID %s is %s in namespace %s, not %s", uid, strings.ToLower(j.Kind)+"/"+j.Name, j.Namespace, address)
 	}
 	if len(found.Jobs) > 1 {
 		older := make([]string, 0, len(found.Jobs)-1)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,13 +70,39 @@ func PrintObject(w io.Writer, o Format, object runtime.Object) error {
 
 // safeWriter escapes the control sequences in text from other sources, such as names, messages and logs, before the
 // text reaches a terminal. Verbs write to a safeWriter unless they call Raw.
-type safeWriter struct{ out io.Writer }
+type safeWriter struct{ out *stream }
 
 func (w safeWriter) Write(p []byte) (int, error) {
 	if _, err := io.WriteString(w.out, view.Terminal(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// stream is an output stream of the process. It keeps the first error of its writes, because most callers ignore the
+// error of a write. It is safe for concurrent use if out is.
+type stream struct {
+	out   io.Writer
+	mutex sync.Mutex
+	err   error
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n, err := s.out.Write(p)
+	if err != nil {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		if s.err == nil {
+			s.err = err
+		}
+	}
+	return n, err //nolint:wrapcheck // callers say what they were writing
+}
+
+func (s *stream) firstError() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.err
 }
 
 // Raw returns the writer inside a safeWriter, for bytes that must not be changed. It returns any other writer

@@ -28,17 +28,29 @@ type Program struct {
 	local string
 	// kubeconfig is the value of --kubeconfig. Connect saves it here before it replaces the flag's value.
 	kubeconfig string
+	// out is the standard output.
+	out *stream
 }
 
 // New returns a program that was called by the given name. If the name begins with kubectl-, the program is a plug-in
 // of kubectl.
 func New(program string, streams genericiooptions.IOStreams) *Program {
-	streams.Out, streams.ErrOut = safeWriter{streams.Out}, safeWriter{streams.ErrOut}
-	p := &Program{IOStreams: streams, Name: "t9k", Flags: genericclioptions.NewConfigFlags(true)}
+	out := &stream{out: streams.Out}
+	streams.Out, streams.ErrOut = safeWriter{out}, safeWriter{&stream{out: streams.ErrOut}}
+	p := &Program{IOStreams: streams, Name: "t9k", Flags: genericclioptions.NewConfigFlags(true), out: out}
 	if isPlugin(program) {
 		p.Name = "kubectl t9k"
 	}
 	return p
+}
+
+// OutputError returns the first error of a write to the standard output, for example because the disk is full; nil if
+// all output was written.
+func (p *Program) OutputError() error {
+	if err := p.out.firstError(); err != nil {
+		return fmt.Errorf("writing standard output: %w", err)
+	}
+	return nil
 }
 
 // isPlugin reports whether kubectl calls a program with this name as a plug-in or for the completion of a plug-in.

@@ -18,6 +18,9 @@ func TerminalOf(w any) *Terminal {
 	if safe, ok := w.(safeWriter); ok {
 		w = safe.out
 	}
+	if s, ok := w.(*stream); ok {
+		w = s.out
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil

@@ -41,6 +41,6 @@ func (p *prefixer) emit(l output.Line) {
 func (p *prefixer) write(line string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	// The error is ignored: if the reader of standard output is gone, SIGPIPE stops the program.
+	// If the reader of standard output is gone, SIGPIPE stops the program. cli.Main reports other errors.
 	_, _ = io.WriteString(p.out, line)
 }
