@@ -2,6 +2,7 @@ package configuration
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -83,10 +84,15 @@ func validateSignIn(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	return all
 }
 
-// isOrigin reports whether an address has the scheme http or https, a host and no path.
+// isOrigin reports whether an address consists of the scheme http or https and a host, perhaps with a port. It may end
+// in a slash.
 func isOrigin(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && (u.Path == "" || u.Path == "/")
+	if err != nil || u.Host == "" {
+		return false
+	}
+	origin := url.URL{Scheme: u.Scheme, Host: u.Host}
+	return (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(strings.TrimSuffix(address, "/"), origin.String())
 }
 
 func positiveSize(path *field.Path, size *resource.Quantity) *field.Error {
