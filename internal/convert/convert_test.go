@@ -101,8 +101,8 @@ func TestJobRefusesWhatItCannotConvert(t *testing.T) {
 	for _, file := range files(t, "testdata/bad/*.yaml") {
 		t.Run(path.Base(file), func(t *testing.T) {
 			to, _, err := Job(read(t, file))
-			var faults Error
-			if !errors.As(err, &faults) || to != nil {
+			var refusal Error
+			if !errors.As(err, &refusal) || to != nil {
 				t.Fatalf("%v and %v", to, err)
 			}
 			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")

@@ -36,11 +36,11 @@ func FuzzJob(f *testing.F) {
 		if (to == nil) == (err == nil) {
 			t.Errorf("the result is %v with the error %v", to, err)
 		}
-		faults, ok := err.(Error) //nolint:errorlint // Job documents the type Error
-		if err != nil && (!ok || len(faults) == 0) {
+		refusal, ok := err.(Error) //nolint:errorlint // Job documents the type Error
+		if err != nil && (!ok || len(refusal) == 0) {
 			t.Errorf("the error is %T", err)
 		} else {
-			notes = append(notes, faults...)
+			notes = append(notes, refusal...)
 		}
 		for _, n := range notes {
 			if n.Path == "" || n.Message == "" {

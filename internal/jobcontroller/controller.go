@@ -154,9 +154,8 @@ func (r *Reconciler) JobChanges() predicate.Predicate {
 
 // deletions returns a predicate that drops creations and updates.
 func deletions() predicate.Predicate {
-	no := false
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return no },
-		UpdateFunc: func(event.UpdateEvent) bool { return no },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
 }

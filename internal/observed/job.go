@@ -49,8 +49,8 @@ var AsInstalled = kinds.Limits{MaxReplicas: math.MaxInt32}
 
 // Normal converts the job to an engine.Job. If the job is invalid, Normal returns an error that lists its errors.
 func (j *Job) Normal() (*engine.Job, error) {
-	if faults := j.Kind.Validate(j.Object, AsInstalled); len(faults) > 0 {
-		return nil, faults.ToAggregate()
+	if errs := j.Kind.Validate(j.Object, AsInstalled); len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
 	return j.Kind.Convert(j.Object), nil
 }

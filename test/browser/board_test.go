@@ -64,7 +64,7 @@ func (l *live) tensorBoard(t *testing.T) {
 	b.click("#open-tensorboard")
 	b.opened(at).awaits("it is open at one address", "document.title === 'TensorBoard'")
 
-	l.suspend("logged", true)
+	l.suspend("logged")
 	b.front()
 	b.click("#ask-tensorboard")
 	b.shows("t9k tensorboard -n " + l.Namespace + " pytorchtrainingjob/logged --resume")
@@ -149,7 +149,7 @@ func (l *live) boardWithoutScript(t *testing.T, path, at string) {
 	b := open(t, l.console)
 	b.scripts(false)
 	b.visit(path)
-	l.suspend("logged", true)
+	l.suspend("logged")
 	b.do(chromedp.Click("#open-tensorboard"))
 	second := b.opened(b.base + path + "/tensorboard")
 	await.Until(second, "the page says that the TensorBoard is suspended", func() error {
@@ -170,12 +170,12 @@ func (l *live) boardWithoutScript(t *testing.T, path, at string) {
 	}
 }
 
-// suspend sets spec.suspend of a TensorBoard to yes, and waits until the TensorBoard is suspended.
-func (l *live) suspend(name string, yes bool) {
+// suspend suspends a TensorBoard, and waits until it is suspended.
+func (l *live) suspend(name string) {
 	l.Helper()
 	tb := &tensorboard.TensorBoard{}
 	l.Must(l.Get(name, tb))
-	l.Update(tb, func() { tb.Spec.Suspend = &yes })
+	l.Update(tb, func() { tb.Spec.Suspend = new(true) })
 	l.Await("the TensorBoard is suspended", func() error {
 		l.Must(l.Get(name, tb))
 		if tb.Status.Phase != tensorboard.Suspended {

@@ -47,7 +47,7 @@ func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "GenericJob", Namespace: w.Namespace, Name: "job", UID: w.job("job").UID}})
 	queue := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "evil-"}, Spec: scheduling.QueueSpec{ResourceShapeProfile: "none"}}
 	w.Must(w.Client.Create(t.Context(), queue))
-	t.Cleanup(func() { _ = w.Client.Delete(t.Context(), queue) }) // it fails if the API server has stopped with the test
+	w.deleteLater(queue)
 	queue.Status.Conditions = []scheduling.QueueCondition{{Type: scheduling.QueueShapeKnown, Status: metav1.ConditionFalse, Reason: "Evil", Message: evil, LastTransitionTime: metav1.Now()}}
 	if err := w.Client.Status().Update(t.Context(), queue, &client.SubResourceUpdateOptions{}); err != nil {
 		t.Logf("the queue's message: %v", err)

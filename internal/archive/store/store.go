@@ -179,7 +179,7 @@ func (t *tx) script(text string) {
 // tx is a transaction. After the first error, its methods do nothing.
 type tx struct {
 	*sql.Tx
-	ctx      context.Context //nolint:containedctx // that of the one call that the transaction belongs to
+	ctx      context.Context //nolint:containedctx // a transaction belongs to a single call, and this is the context of the call
 	postgres bool
 	err      error
 }

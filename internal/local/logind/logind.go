@@ -29,10 +29,10 @@ const maxDelay = 365 * 24 * time.Hour
 
 // D-Bus names that a kubelet uses.
 const (
-	object    = dbus.ObjectPath("/org/freedesktop/login1")
-	manager   = "org.freedesktop.login1.Manager"
-	shutdown  = "PrepareForShutdown"
-	busMember = "org.freedesktop.DBus"
+	object   = dbus.ObjectPath("/org/freedesktop/login1")
+	manager  = "org.freedesktop.login1.Manager"
+	shutdown = "PrepareForShutdown"
+	bus      = "org.freedesktop.DBus"
 )
 
 // Address returns the value of DBUS_SYSTEM_BUS_ADDRESS with which a kubelet finds the server at a socket.
@@ -164,7 +164,7 @@ func (s *Server) answer(ctx context.Context, wg *sync.WaitGroup, conn *net.UnixC
 	}
 	return send(conn, &dbus.Message{Type: dbus.TypeError, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldReplySerial: dbus.MakeVariant(call.Serial()),
-		dbus.FieldErrorName:   dbus.MakeVariant(busMember + ".Error.UnknownMethod"),
+		dbus.FieldErrorName:   dbus.MakeVariant(bus + ".Error.UnknownMethod"),
 	}})
 }
 

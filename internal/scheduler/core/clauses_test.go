@@ -175,7 +175,7 @@ func TestReservationStartsALargeGroup(t *testing.T) {
 				if before := minutes < 10; before != (bound(small) == 1) {
 					t.Errorf("minute %d: the new small group runs: %v", minutes, bound(small) == 1)
 				}
-				if want := map[bool]bool{true: true}[minutes < 10 || minutes > 12]; !want && d.Reason != Reserved {
+				if waits := minutes >= 10 && minutes <= 12; waits && d.Reason != Reserved {
 					t.Errorf("minute %d: %s: %s", minutes, d.Reason, d.Message)
 				}
 				w.cluster.Now = w.cluster.Now.Add(time.Minute)

@@ -221,10 +221,6 @@ func losses(d *Decision, g *Group) (evicted, rest int) {
 // reservationFits reports whether the pods of a reservation fit on their planned nodes when the pods in gone no longer
 // exist. Room reserved for other groups counts as used.
 func (l *life) reservationFits(res *Reservation, gone map[*Pod]bool) bool {
-	mine := map[*Pod]bool{}
-	for _, at := range res.Placements {
-		mine[at.Pod] = true
-	}
 	for _, at := range res.Placements {
 		n := l.node(at.Node)
 		used := Resources{}
