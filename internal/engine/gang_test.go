@@ -128,14 +128,15 @@ func TestNoWarningForPodsThatTheirQueueEnds(t *testing.T) {
 	}
 }
 
-// TestGroupNamesTheAuthorOfItsJob verifies that the group's author annotation is updated if it is wrong or missing.
-func TestGroupNamesTheAuthorOfItsJob(t *testing.T) {
+// TestGroupNamesTheRequesterOfItsJob verifies that the group's requester annotation is updated if it is wrong or
+// missing.
+func TestGroupNamesTheRequesterOfItsJob(t *testing.T) {
 	p := newPlay(t, 2, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2, ByRole: true}
 	want := func(by string, updates int) {
 		t.Helper()
 		if got := p.seen.Group.Annotations[scheduling.AnnotationRequestedBy]; got != by || len(p.plan.Update) != updates {
-			t.Errorf("after %d updates the author of the group is %q, want %q", len(p.plan.Update), got, by)
+			t.Errorf("after %d updates the requester of the group is %q, want %q", len(p.plan.Update), got, by)
 		}
 	}
 	p.pass().groups()

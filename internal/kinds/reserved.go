@@ -8,7 +8,7 @@ import (
 )
 
 // reserved rejects template fields that only the spec may decide: reserved labels and annotations, the t9k-scheduler as
-// schedulerName, and nodeName if the t9k-scheduler places the pods. Admission checks the author's right to the queue
+// schedulerName, and nodeName if the t9k-scheduler places the pods. Admission checks the requester's right to the queue
 // that the spec names, and to no other queue. A template may repeat the values of the spec.
 func (v *validator) reserved() {
 	for i := range v.job.Roles {

@@ -176,7 +176,7 @@ func TestDefaultsAreSet(t *testing.T) {
 	}
 }
 
-func TestAuthorsAreRecorded(t *testing.T) {
+func TestRequestersAreRecorded(t *testing.T) {
 	by := func(note string) *batch.GenericJob {
 		return job(func(j *batch.GenericJob) { j.Annotations = map[string]string{scheduling.AnnotationRequestedBy: note} })
 	}

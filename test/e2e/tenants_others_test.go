@@ -132,6 +132,6 @@ func (t *tenant) isRefusedQueue(theirs *space) {
 	intruder.Spec.Scheduler = nil
 	intruder.Annotations = map[string]string{scheduling.AnnotationRequestedBy: "somebody-else"}
 	if err := t.client.Create(t.Context(), intruder); err == nil {
-		t.Error("a tenant recorded another author")
+		t.Error("a tenant recorded another requester")
 	}
 }

@@ -288,7 +288,7 @@ func TestJobsAreAcceptedWhileWebhookIsDown(t *testing.T) {
 		t.Errorf("three jobs took %s to be created", d)
 	}
 	if note, noted := queued.Annotations[scheduling.AnnotationRequestedBy]; noted {
-		t.Errorf("the job records %s as the author of its queue", note)
+		t.Errorf("the job records %s as the requester of its queue", note)
 	}
 	none := jobs.New("none", jobs.Role("w", 0, kubelet.Run))
 	if err := w.try(none); !apierrors.IsInvalid(err) {

@@ -172,7 +172,8 @@ func (s *stage) closedToJobs(alice client.Client) {
 	}
 }
 
-// boardsMove verifies that a TensorBoard can be moved only to a queue that its author may use and that is not closed.
+// boardsMove verifies that a TensorBoard can be moved only to a queue that its requester may use and that is not
+// closed.
 func (s *stage) boardsMove(alice client.Client) {
 	free := s.membersOf("everybody")["TensorBoard"].(*unstructured.Unstructured)
 	unstructured.RemoveNestedField(free.Object, "spec", "scheduler")
@@ -190,8 +191,8 @@ func (s *stage) boardsMove(alice client.Client) {
 }
 
 // admissionOfGroups verifies that the API server checks the queue that a pod names itself and the queue of a group. For
-// a pod that names no queue, it checks nothing, because the scheduler checks the right of the pod's author. A group
-// whose author has lost the right to its queue may still be changed.
+// a pod that names no queue, it checks nothing, because the scheduler checks the right of the pod's requester. A group
+// whose requester has lost the right to its queue may still be changed.
 func (s *stage) admissionOfGroups(alice client.Client) {
 	s.changeQueue(scheduling.DefaultQueue, func(q *scheduling.QueueSpec) { q.NamespaceSelector = nil })
 	s.Await("the default queue is closed to all namespaces", func() error {

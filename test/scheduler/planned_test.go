@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestQueueRightIsCheckedWhenPlanned verifies that the scheduler checks the author's right to the queue when it plans
-// a group or pod, because the queue may have been created, or its selector changed, after the group or pod.
+// TestQueueRightIsCheckedWhenPlanned verifies that the scheduler checks the requester's right to the queue when it
+// plans a group or pod, because the queue may have been created, or its selector changed, after the group or pod.
 func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
@@ -73,7 +73,7 @@ func TestQueueRightIsCheckedWhenPlanned(t *testing.T) {
 	s.awaitReason("second", scheduling.ReasonNotAdmitted)
 	s.unbound("job-0", "hers-0", "single", "intruder", "second-0")
 
-	// The author is granted the right, or the queue selects the namespace.
+	// The requester is granted the right, or the queue selects the namespace.
 	s.changeQueue("later", func(q *scheduling.QueueSpec) {
 		q.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"open": "yes"}}
 	})

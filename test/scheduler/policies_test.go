@@ -28,7 +28,7 @@ func (s *stage) mayUse(user, queue string) {
 	s.allow(user, rule)
 }
 
-// byAlice is the value of the annotation that records the author if alice is the author.
+// byAlice is the value of the annotation that records the requester if alice is the requester.
 const byAlice = `["alice","system:authenticated"]`
 
 // refusedWith returns an error unless err is the error Forbidden with a message that contains the words.
@@ -39,7 +39,7 @@ func refusedWith(err error, words string) error {
 	return nil
 }
 
-// TestAdmissionPoliciesProtectQueues verifies that the API server records authors and rejects forged ones, that pods
+// TestAdmissionPoliciesProtectQueues verifies that the API server records requesters and rejects forged ones, that pods
 // cannot choose a node, that namespaces can require queues, and that queues limit priorities.
 func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 	least, most := int32(10), int32(20)
@@ -61,22 +61,22 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 		)
 		return errors.Join(errs...)
 	})
-	t.Run("authors", func(t *testing.T) { s.with(t).noted(alice, operator) })
+	t.Run("requesters", func(t *testing.T) { s.with(t).noted(alice, operator) })
 	t.Run("pods", func(t *testing.T) { s.with(t).podsOfQueues(alice, operator) })
 	t.Run("priorities", func(t *testing.T) { s.with(t).priorities(alice) })
 	t.Run("namespaces", func(t *testing.T) { s.with(t).demands(alice) })
 }
 
-// isBy returns an error unless the annotation that records the author of an object has the value want.
+// isBy returns an error unless the annotation that records the requester of an object has the value want.
 func isBy(o client.Object, want string) error {
 	if got := o.GetAnnotations()[scheduling.AnnotationRequestedBy]; got != want {
-		return fmt.Errorf("the author of a %T is %s, want %s", o, got, want)
+		return fmt.Errorf("the requester of a %T is %s, want %s", o, got, want)
 	}
 	return nil
 }
 
-// noted verifies that users cannot forge, change or remove the recorded author of an object, and that the operator,
-// which may use all queues, can record another user as the author.
+// noted verifies that users cannot forge, change or remove the recorded requester of an object, and that the operator,
+// which may use all queues, can record another user as the requester.
 func (s *stage) noted(alice, operator client.Client) {
 	const forged = `["operator","system:masters"]`
 	for kind, o := range s.membersOf(free) {
@@ -86,7 +86,7 @@ func (s *stage) noted(alice, operator client.Client) {
 			err = refusedWith(err, "only the API server may set the annotation")
 		}
 		if err != nil {
-			s.Errorf("a %s with a forged author: %v", kind, err)
+			s.Errorf("a %s with a forged requester: %v", kind, err)
 		}
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: byAlice})
 		s.Must(operator.Create(s.Context(), o))
@@ -101,12 +101,12 @@ func (s *stage) noted(alice, operator client.Client) {
 			err = refusedWith(err, "only the API server may set the annotation")
 		}
 		if err != nil {
-			s.Errorf("changing the author of a %s: %v", kind, err)
+			s.Errorf("changing the requester of a %s: %v", kind, err)
 		}
 		if kind != "Pod" {
 			o.SetAnnotations(nil)
 			if err := refusedWith(alice.Update(s.Context(), o), "only the API server may set the annotation"); err != nil {
-				s.Errorf("removing the author of a %s: %v", kind, err)
+				s.Errorf("removing the requester of a %s: %v", kind, err)
 			}
 		}
 	}

@@ -22,12 +22,12 @@ import (
 	"tensorstack.dev/batch/internal/testing/testenv"
 )
 
-// byBob is the value of the annotation that records the author if bob is the author.
+// byBob is the value of the annotation that records the requester if bob is the requester.
 const byBob = `["bob","system:authenticated"]`
 
-// TestJobsStartByTheRightOfTheirAuthor verifies that each job records the user who chose its queue, that no user can
+// TestJobsStartByTheRightOfTheirRequester verifies that each job records the user who chose its queue, that no user can
 // forge the record, and that the job starts only if that user may use the queue.
-func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
+func TestJobsStartByTheRightOfTheirRequester(t *testing.T) {
 	t.Parallel()
 	s := newStageOf(t, testenv.Options{Components: []string{local.Etcd, local.APIServer, local.CRDs, local.Webhook, local.Scheduler, local.Operator}})
 	s.node("n", 64, nil)
@@ -37,7 +37,7 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 		s.mayUse("bob", queue)
 	}
 	s.mayUse("service", "")
-	s.Await("the API server records authors", func() error {
+	s.Await("the API server records requesters", func() error {
 		pod, job, forged := podOf(nil), s.jobsOf(free, "1")["GenericJob"], s.membersOf(free)["PodGroup"]
 		pod.Namespace, forged = s.Namespace, forged.DeepCopyObject().(client.Object)
 		forged.SetNamespace(s.Namespace)
@@ -45,16 +45,16 @@ func TestJobsStartByTheRightOfTheirAuthor(t *testing.T) {
 		return errors.Join(alice.Create(t.Context(), pod, client.DryRunAll), isBy(pod, byAlice), alice.Create(t.Context(), job, client.DryRunAll),
 			isBy(job, byAlice), refusedWith(alice.Create(t.Context(), forged, client.DryRunAll), "only the API server may set the annotation"))
 	})
-	t.Run("a job that is created", func(t *testing.T) { s.with(t).authorsOfNewJobs(alice, s.as("service")) })
-	t.Run("a job that is changed", func(t *testing.T) { s.with(t).authorsOfLiveJobs(alice, bob, s.as("service")) })
-	t.Run("a job that is applied again", func(t *testing.T) { s.with(t).authorsOfAppliedJobs(alice, bob) })
-	t.Run("a TensorBoard", func(t *testing.T) { s.with(t).authorsOfBoards(alice) })
+	t.Run("a job that is created", func(t *testing.T) { s.with(t).requestersOfNewJobs(alice, s.as("service")) })
+	t.Run("a job that is changed", func(t *testing.T) { s.with(t).requestersOfLiveJobs(alice, bob, s.as("service")) })
+	t.Run("a job that is applied again", func(t *testing.T) { s.with(t).requestersOfAppliedJobs(alice, bob) })
+	t.Run("a TensorBoard", func(t *testing.T) { s.with(t).requestersOfBoards(alice) })
 	t.Run("a queue that is narrowed", func(t *testing.T) { s.with(t).narrowedMeanwhile(alice, bob) })
 	t.Run("a queue that is created later", func(t *testing.T) { s.with(t).queueComesLater(alice, bob) })
 }
 
-// withAuthor sets the annotation that records the author of an object, and returns the object.
-func withAuthor[T client.Object](o T, by string) T {
+// withRequester sets the annotation that records the requester of an object, and returns the object.
+func withRequester[T client.Object](o T, by string) T {
 	annotations := maps.Clone(o.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -64,9 +64,9 @@ func withAuthor[T client.Object](o T, by string) T {
 	return o
 }
 
-// authorsOfNewJobs verifies which author a new job records, whatever its manifest says: the user who creates the job,
-// or nobody if the job names no queue. Only a user who may use all queues can record another author.
-func (s *stage) authorsOfNewJobs(alice, service client.Client) {
+// requestersOfNewJobs verifies which requester a new job records, whatever its manifest says: the user who creates the
+// job, or nobody if the job names no queue. Only a user who may use all queues can record another requester.
+func (s *stage) requestersOfNewJobs(alice, service client.Client) {
 	const odd = `o"neil\ <a&b>`
 	somebodyOdd := s.as(odd)
 	pod := podOf(nil)
@@ -88,16 +88,16 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 			as   client.Client
 			want string
 		}{
-			"without an author":                     {job(), alice, byAlice},
-			"with another user as the author":       {withAuthor(job(), byBob), alice, byAlice},
-			"with an invalid author":                {withAuthor(job(), "bob"), alice, byAlice},
-			"beside other annotations":              {withAuthor(mine(job()), byBob), alice, byAlice},
-			"for another user, by right":            {withAuthor(job(), byAlice), service, byAlice},
+			"without a requester":                   {job(), alice, byAlice},
+			"with another user as the requester":    {withRequester(job(), byBob), alice, byAlice},
+			"with an invalid requester":             {withRequester(job(), "bob"), alice, byAlice},
+			"beside other annotations":              {withRequester(mine(job()), byBob), alice, byAlice},
+			"for another user, by right":            {withRequester(job(), byAlice), service, byAlice},
 			"for oneself, with all rights":          {job(), service, `["service","system:authenticated"]`},
 			"without a queue":                       {unqueued(), alice, ""},
 			"by a user with an odd name":            {job(), somebodyOdd, pod.Annotations[scheduling.AnnotationRequestedBy]},
 			"with the queue of its namespace":       {elsewhere, alice, byAlice},
-			"without a queue, by the right to name": {withAuthor(unqueued(), byAlice), service, byAlice},
+			"without a queue, by the right to name": {withRequester(unqueued(), byAlice), service, byAlice},
 		} {
 			s.Run(kind+"/"+name, func(t *testing.T) {
 				if err := errors.Join(test.as.Create(t.Context(), test.job, client.DryRunAll), isBy(test.job, test.want)); err != nil {
@@ -105,12 +105,12 @@ func (s *stage) authorsOfNewJobs(alice, service client.Client) {
 				}
 			})
 		}
-		if o := withAuthor(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
+		if o := withRequester(mine(job()), byBob); alice.Create(s.Context(), o, client.DryRunAll) != nil || o.GetAnnotations()["mine"] != "yes" {
 			s.Errorf("%s: the job lost another annotation: %v", kind, o.GetAnnotations())
 		}
 	}
 	if note := pod.Annotations[scheduling.AnnotationRequestedBy]; !strings.Contains(note, "<a&b>") {
-		s.Errorf("the recorded author is %s", note)
+		s.Errorf("the recorded requester is %s", note)
 	}
 }
 
@@ -119,9 +119,9 @@ func mine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// authorsOfLiveJobs verifies that changes of a job do not change its author, unless a user who may use all queues
-// sets another author.
-func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
+// requestersOfLiveJobs verifies that changes of a job do not change its requester, unless a user who may use all queues
+// sets another requester.
+func (s *stage) requestersOfLiveJobs(alice, bob, service client.Client) {
 	const takenOver = `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"bob\",\"system:authenticated\"]"}}}`
 	for kind, job := range s.jobsOf(free, "1") {
 		s.Must(alice.Create(s.Context(), job))
@@ -131,15 +131,15 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 			return o
 		}
 		for name, patch := range map[string]string{
-			"it is paused":                    `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
-			"it is resumed":                   `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
-			"its priority changes":            `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
-			"the author is removed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
-			"all annotations are removed":     `{"metadata":{"annotations":null}}`,
-			"the author is changed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
-			"another user becomes the author": takenOver,
+			"it is paused":                       `{"spec":{"runMode":{"pause":{"enabled":true}}}}`,
+			"it is resumed":                      `{"spec":{"runMode":{"pause":{"enabled":false}}}}`,
+			"its priority changes":               `{"spec":{"scheduler":{"t9kScheduler":{"priority":7}}}}`,
+			"the requester is removed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":null}}}`,
+			"all annotations are removed":        `{"metadata":{"annotations":null}}`,
+			"the requester is changed":           `{"metadata":{"annotations":{"` + scheduling.AnnotationRequestedBy + `":"[\"service\"]"}}}`,
+			"another user becomes the requester": takenOver,
 		} {
-			for who, as := range map[string]client.Client{"another user": bob, "the author": alice} {
+			for who, as := range map[string]client.Client{"another user": bob, "the requester": alice} {
 				o := read()
 				if err := errors.Join(as.Patch(s.Context(), o, mergePatch([]byte(patch))), isBy(o, byAlice), isBy(read(), byAlice)); err != nil {
 					s.Errorf("%s: %s, by %s: %v", kind, name, who, err)
@@ -148,10 +148,10 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 		}
 		o := read()
 		if err := errors.Join(service.Patch(s.Context(), o, mergePatch([]byte(takenOver))), isBy(o, byBob)); err != nil {
-			s.Errorf("%s: changing the author by a user who may use all queues: %v", kind, err)
+			s.Errorf("%s: changing the requester by a user who may use all queues: %v", kind, err)
 		}
 		s.Must(alice.Patch(s.Context(), o, mergePatch([]byte(`{"spec":{"runMode":{"pause":{"enabled":false}}}}`))))
-		s.Await("the group of "+job.GetName()+" records the same author", func() error {
+		s.Await("the group of "+job.GetName()+" records the same requester", func() error {
 			group := &scheduling.PodGroup{}
 			return errors.Join(s.Client.Get(s.Context(), client.ObjectKeyFromObject(job), group), isBy(group, byBob))
 		})
@@ -159,9 +159,9 @@ func (s *stage) authorsOfLiveJobs(alice, bob, service client.Client) {
 	}
 }
 
-// authorsOfAppliedJobs verifies that a manifest without the annotation can be applied again: the annotation is kept,
+// requestersOfAppliedJobs verifies that a manifest without the annotation can be applied again: the annotation is kept,
 // and nothing else changes.
-func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
+func (s *stage) requestersOfAppliedJobs(alice, bob client.Client) {
 	for kind, job := range s.jobsOf(free, "1") {
 		manifest := asMap(s, job)
 		manifest.SetName("applied-" + strings.ToLower(kind))
@@ -205,9 +205,9 @@ func (s *stage) authorsOfAppliedJobs(alice, bob client.Client) {
 	}
 }
 
-// authorsOfBoards verifies that a training job that names a queue only for its TensorBoard also records its author, and
-// that the TensorBoard gets the record.
-func (s *stage) authorsOfBoards(alice client.Client) {
+// requestersOfBoards verifies that a training job that names a queue only for its TensorBoard also records its
+// requester, and that the TensorBoard gets the record.
+func (s *stage) requestersOfBoards(alice client.Client) {
 	for _, kind := range kinds.All {
 		if kind.Training == nil {
 			continue
@@ -217,7 +217,7 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 		unstructured.RemoveNestedField(job.Object, "spec", "scheduler")
 		s.Must(unstructured.SetNestedField(job.Object, map[string]any{"image": "none", "trainingLogFilesets": []any{"t9k://pvc/logs/here"},
 			"scheduler": map[string]any{"t9kScheduler": map[string]any{"queue": free}}}, "spec", "tensorboardSpec"))
-		if err := errors.Join(alice.Create(s.Context(), withAuthor(job, byBob)), isBy(job, byAlice)); err != nil {
+		if err := errors.Join(alice.Create(s.Context(), withRequester(job, byBob)), isBy(job, byAlice)); err != nil {
 			s.Errorf("%s: %v", kind.Name, err)
 		}
 		board := &unstructured.Unstructured{}
@@ -233,11 +233,11 @@ func (s *stage) authorsOfBoards(alice client.Client) {
 }
 
 // jobsBy creates a job of each kind, with two pods of 1 CPU each, with the client as. It returns the sorted names of
-// the jobs, which contain author.
-func (s *stage) jobsBy(as client.Client, author, queue string) (names []string) {
+// the jobs, which contain requester.
+func (s *stage) jobsBy(as client.Client, requester, queue string) (names []string) {
 	s.Helper()
 	for kind, job := range s.jobsOf(queue, "1") {
-		name := strings.ToLower(fmt.Sprintf("%s-%s-%s", queue, author, kind))
+		name := strings.ToLower(fmt.Sprintf("%s-%s-%s", queue, requester, kind))
 		job.SetName(name)
 		job.SetGenerateName("")
 		s.Must(as.Create(s.Context(), job))
@@ -268,7 +268,7 @@ func (s *stage) awaitJobReports(name, words string) {
 	})
 }
 
-// narrowedMeanwhile verifies that, if a queue stops selecting the namespace while jobs wait, only jobs whose authors
+// narrowedMeanwhile verifies that, if a queue stops selecting the namespace while jobs wait, only jobs whose requesters
 // have the right to use the queue start.
 func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 	s.queue("narrowed", "2", 0)
@@ -287,7 +287,7 @@ func (s *stage) narrowedMeanwhile(alice, bob client.Client) {
 }
 
 // queueComesLater verifies that, if a queue that does not select the namespace is created while jobs wait for it,
-// only jobs whose authors have the right to use the queue start.
+// only jobs whose requesters have the right to use the queue start.
 func (s *stage) queueComesLater(alice, bob client.Client) {
 	ofAlice, ofBob := s.jobsBy(alice, "alice", "later"), s.jobsBy(bob, "bob", "later")
 	for _, name := range slices.Concat(ofAlice, ofBob) {

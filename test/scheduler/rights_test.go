@@ -218,7 +218,7 @@ func jobWays(k kinds.Kind) []way {
 }
 
 // templates returns, by name, fields of pod templates. Because the operator creates the pods with its own rights, these
-// fields could put a job's pods into a queue that the author may not use, or exceed the quota of a queue.
+// fields could put a job's pods into a queue that the requester may not use, or exceed the quota of a queue.
 func templates(queue string) map[string]map[string]any {
 	labels := func(l map[string]any) map[string]any { return map[string]any{"metadata": map[string]any{"labels": l}} }
 	return map[string]map[string]any{

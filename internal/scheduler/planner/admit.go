@@ -54,7 +54,7 @@ func (g *group) jobRefusal(q *queue, free bool, refusal func(metav1.Object) stri
 	case !free && g.Created.Before(q.created):
 		// Admission has checked the requester of a job that is younger than the queue.
 		return fmt.Sprintf("queue %s is not for namespace %s, which its namespaceSelector does not select, and is newer than the job, "+
-			"so the right of the job's author to it was not checked: create the job again, or choose another queue", q.Name, g.key.Namespace)
+			"so the right of the job's requester to it was not checked: create the job again, or choose another queue", q.Name, g.key.Namespace)
 	}
 	return ""
 }
