@@ -63,16 +63,16 @@ func callAt(o *unstructured.Unstructured, address string) error {
 // DefaultQueue returns the Queue "default", which the operator creates if it does not exist.
 func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler/queue.yaml") }
 
-// admissionRules names the files scheduler/admission_NAME.yaml with the admission policies of queues. The bindings of a
+// admissionFiles names the files scheduler/admission_NAME.yaml with the admission policies of queues. The bindings of a
 // policy follow the policy.
-var admissionRules = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
+var admissionFiles = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
 	"requested_by", "requested_by_binding", "noted", "noted_binding", "require_queue", "require_queue_binding", "default_queue", "default_queue_binding"}
 
 // QueueAdmission returns the admission policies, with their bindings, that check who may use a queue, record the
 // requester, and keep pods in their queue.
 func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	for _, name := range admissionRules {
+	for _, name := range admissionFiles {
 		o, err := read("scheduler/admission_" + name + ".yaml")
 		if err != nil {
 			return nil, err

@@ -50,7 +50,7 @@ func (c *conversion) plain(roles []*role, processes string) {
 	calls, bare := false, true
 	for _, r := range roles {
 		calls = calls || usesTorchrun.MatchString(r.text())
-		bare = bare && r.callsBarely()
+		bare = bare && r.callsPlainTorchrun()
 	}
 	if processes == "" {
 		processes = defaultProcesses
@@ -70,9 +70,9 @@ func (c *conversion) plain(roles []*role, processes string) {
 	}
 }
 
-// callsBarely reports whether the main container calls torchrun without the options in decided and without references
+// callsPlainTorchrun reports whether the main container calls torchrun without the options in decided and without references
 // to launcherVariables.
-func (r *role) callsBarely() bool {
+func (r *role) callsPlainTorchrun() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())
 }

@@ -113,11 +113,11 @@ func namesRoles(list string) SchemaRule {
 	}
 }
 
-// isStatus is the CEL prefix that makes a rule skip most status writes: those that add or remove the status, or that
+// unlessStatusWrite is the CEL prefix that makes a rule skip most status writes: those that add or remove the status, or that
 // change the number of creating, pending or running replicas. The API server ensures that a status write does not
 // change the spec. The rules skip these writes because comparing pod templates takes milliseconds and statuses are
 // written often.
-const isStatus = "has(self.status) != has(oldSelf.status) || has(self.status) && has(self.status.aggregate) && has(oldSelf.status.aggregate) && " +
+const unlessStatusWrite = "has(self.status) != has(oldSelf.status) || has(self.status) && has(self.status.aggregate) && has(oldSelf.status.aggregate) && " +
 	"(self.status.aggregate.running != oldSelf.status.aggregate.running || self.status.aggregate.pending != oldSelf.status.aggregate.pending || " +
 	"self.status.aggregate.creating != oldSelf.status.aggregate.creating) || "
 
@@ -136,7 +136,7 @@ func (s schema) keep() SchemaRule {
 		FieldPath:         ".spec",
 		Message:           strings.Join(names, ", ") + " " + newJob,
 		MessageExpression: "'%s " + newJob + "'.format([" + strings.Join(changed, " + ") + "])",
-		Rule:              isStatus + strings.Join(same, " && "),
+		Rule:              unlessStatusWrite + strings.Join(same, " && "),
 	}
 }
 
@@ -155,7 +155,7 @@ func (s schema) keepRoles() SchemaRule {
 		Message:   "roles, their replicas, restart policy and template " + newJob,
 		MessageExpression: sameRoles + " ? '%s " + newJob + "'.format([" + strings.Join(changed, " + ") + "]) : " +
 			"'roles cannot be added, removed, renamed or reordered on a live job: create a new job'",
-		Rule: isStatus + sameRoles + " && self.spec.replicaSpecs.all(s, oldSelf.spec.replicaSpecs.exists(o, o.type == s.type && " + strings.Join(same, " && ") + "))",
+		Rule: unlessStatusWrite + sameRoles + " && self.spec.replicaSpecs.all(s, oldSelf.spec.replicaSpecs.exists(o, o.type == s.type && " + strings.Join(same, " && ") + "))",
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestWrongTypeIsTheOnlyError verifies that, for a value of a wrong type in a manifest without other errors, all errors
+// TestWrongTypeHidesErrorsThatDependOnIt verifies that, for a value of a wrong type in a manifest without other errors, all errors
 // reported are about this value, one of its parents or one of its parts: fields that depend on the value are not
 // checked.
-func TestWrongTypeIsTheOnlyError(t *testing.T) {
+func TestWrongTypeHidesErrorsThatDependOnIt(t *testing.T) {
 	files, err := filepath.Glob("../kinds/testdata/good/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)

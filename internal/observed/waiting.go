@@ -104,8 +104,8 @@ func Scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 	return scheduling.PodGroupCondition{}
 }
 
-// namedAhead is the largest number of waiters or of replicas that a text names.
-const namedAhead = 3
+// maxNamed is the largest number of waiters or of replicas that a text names.
+const maxNamed = 3
 
 // Place returns as text the position of a group among the waiters, and the names of the waiters ahead of it; empty if
 // the group does not wait. partial is true if the user may see only some of the waiters.
@@ -122,11 +122,11 @@ func Place(name string, waiting []Waiter, partial bool) string {
 		return text
 	}
 	var ahead []string
-	for _, w := range waiting[:min(at, namedAhead)] {
+	for _, w := range waiting[:min(at, maxNamed)] {
 		ahead = append(ahead, w.Name)
 	}
 	text += ", behind " + strings.Join(ahead, ", ")
-	if more := at - namedAhead; more > 0 {
+	if more := at - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -71,7 +71,7 @@ func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod,
 	if at > 0 || at == 0 && partial {
 		all = append(all, Wait{"the group of its pods", "its turn", "It is " + Place(name, waiting, partial) + "."})
 	}
-	for _, w := range waiting[:max(0, min(at, namedAhead))] {
+	for _, w := range waiting[:max(0, min(at, maxNamed))] {
 		all = append(all, Wait{w.Name + ", which is ahead", "room in queue " + queue, cmp.Or(w.Why, "The scheduler has not tried it yet.")})
 	}
 	return all
@@ -132,8 +132,8 @@ func waitOf(r *batch.ReplicaStatus, p *corev1.Pod) Wait {
 
 // several joins names, for example to "worker-0, worker-1, worker-2 and 5 more".
 func several(names []string) string {
-	text := strings.Join(names[:min(len(names), namedAhead)], ", ")
-	if more := len(names) - namedAhead; more > 0 {
+	text := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

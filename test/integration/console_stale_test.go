@@ -21,8 +21,8 @@ import (
 	"tensorstack.dev/batch/test/kit/namespace"
 )
 
-// again creates a job, deletes it, and creates another one with the same name. It returns the deleted job.
-func (w *world) again(name string) (gone *batch.GenericJob) {
+// recreate creates a job, deletes it, and creates another one with the same name. It returns the deleted job.
+func (w *world) recreate(name string) (gone *batch.GenericJob) {
 	w.Helper()
 	w.Create(jobs.New(name, jobs.Role("w", 1, kubelet.Run)))
 	gone = w.job(name)
@@ -39,7 +39,7 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 	objects, err := dynamic.NewForConfig(w.Env.Config)
 	w.Must(err)
 	c := steer.Client{Objects: objects, Manager: "test"}
-	gone := w.again("job")
+	gone := w.recreate("job")
 	old := &observed.Job{Kind: kindtest.Named("GenericJob"), Object: gone}
 	before := w.job("job")
 	_, paused := c.Set(t.Context(), old, steer.Pause, true)
@@ -66,7 +66,7 @@ func TestNothingIsDoneToAJobThatWasCreatedAgain(t *testing.T) {
 func TestFormsOfAFormerJob(t *testing.T) {
 	w := newWorld(t)
 	b := w.browse()
-	gone := w.again("job")
+	gone := w.recreate("job")
 	path := "/jobs/" + w.Namespace + "/genericjob/job"
 	uid := func(u types.UID) url.Values { return url.Values{"uid": {string(u)}} }
 	now := w.job("job")

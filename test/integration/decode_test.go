@@ -36,7 +36,7 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 	t := w.T
 	resource := raw.Resource(batch.GroupVersion.WithResource(k.Plural)).Namespace(w.Namespace)
 	accepted, refused := 0, 0
-	for _, c := range awkward(t, k) {
+	for _, c := range candidates(t, k) {
 		body := merge(map[string]any{
 			"apiVersion": batch.GroupVersion.String(), "kind": k.Name, "metadata": map[string]any{"name": "job"},
 			"spec": map[string]any{"replicaSpecs": []any{map[string]any{"type": "worker", "template": map[string]any{
@@ -73,15 +73,15 @@ func (w *world) checkReadable(raw dynamic.Interface, k kinds.Kind) {
 	}
 }
 
-// place is a value at one place of the schema, in an otherwise minimal object.
-type place struct {
+// candidate is a value to try at one place of the schema, in an otherwise minimal object.
+type candidate struct {
 	path   string
 	value  any
 	object map[string]any
 }
 
-// awkward returns values for each place in the spec of a job's schema that accepts numbers or formatted strings.
-func awkward(t *testing.T, k kinds.Kind) []place {
+// candidates returns values for each place in the spec of a job's schema that accepts numbers or formatted strings.
+func candidates(t *testing.T, k kinds.Kind) []candidate {
 	t.Helper()
 	data, err := os.ReadFile("../../config/crd/batch.tensorstack.dev_" + k.Plural + ".yaml")
 	if err != nil {
@@ -98,19 +98,20 @@ func awkward(t *testing.T, k kinds.Kind) []place {
 		t.Fatal(err)
 	}
 	root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	var all []place
+	var all []candidate
 	walk(child(root, "properties", "spec"), "spec", func(v any) map[string]any { return map[string]any{"spec": v} }, &all)
 	return all
 }
 
-func walk(schema map[string]any, path string, build func(any) map[string]any, all *[]place) {
+// walk adds the candidates of a schema and of the schemas in it. build returns the object with a value at path.
+func walk(schema map[string]any, path string, build func(any) map[string]any, all *[]candidate) {
 	for _, value := range valuesFor(schema) {
-		*all = append(*all, place{path, value, build(value)})
+		*all = append(*all, candidate{path, value, build(value)})
 	}
 	if items := child(schema, "items"); items != nil {
 		walk(items, path+"[]", func(v any) map[string]any { return build([]any{v}) }, all)
 		for _, value := range valuesFor(items) { // some rules check the first and the last entry of a list
-			*all = append(*all, place{path + "[1]", value, build([]any{minimal(items), value, minimal(items)})})
+			*all = append(*all, candidate{path + "[1]", value, build([]any{minimal(items), value, minimal(items)})})
 		}
 	}
 	if values := child(schema, "additionalProperties"); values != nil {

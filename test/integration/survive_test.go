@@ -185,14 +185,14 @@ func TestJobsSurviveFullDisk(t *testing.T) {
 func (l *load) fill() {
 	l.Helper()
 	const most = 1000
-	ends := l.ends(local.Etcd)
+	before := l.restarts(local.Etcd)
 	for i := range most {
 		filling := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("fill-%d", i)}, BinaryData: map[string][]byte{"data": make([]byte, 512<<10)}}
 		// Without this timeout, the API server would wait longer for etcd.
 		ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second)
 		_, err := l.Core.CoreV1().ConfigMaps(l.Namespace).Create(ctx, filling, metav1.CreateOptions{})
 		cancel()
-		if err != nil && l.ends(local.Etcd) > ends { // otherwise the machine is only slow
+		if err != nil && l.restarts(local.Etcd) > before { // otherwise the machine is only slow
 			l.Logf("the disk is full after %d objects and %s: %v", i, time.Since(l.began).Round(10*time.Millisecond), err)
 			return
 		}
@@ -200,8 +200,8 @@ func (l *load) fill() {
 	l.Fatalf("etcd stores %d objects and more", most)
 }
 
-// ends returns how often a component has been restarted.
-func (l *load) ends(component string) int {
+// restarts returns how often a component has been restarted.
+func (l *load) restarts(component string) int {
 	l.Helper()
 	status, err := l.Env.Status()
 	l.Must(err)

@@ -25,7 +25,7 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 	s := quietStage(t)
 	s.node("n", 8, nil)
 	const rounds = 5
-	var said, started []time.Duration
+	var reported, started []time.Duration
 	for i := range rounds {
 		q, a, b := fmt.Sprint("q", i), fmt.Sprint("a", i), fmt.Sprint("b", i)
 		s.queue(q, "1", 0)
@@ -33,7 +33,7 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 		s.group(a, q, 2, "600m")
 		began := time.Now()
 		s.awaitRefused(a, scheduling.ReasonImpossible)
-		said = append(said, time.Since(began))
+		reported = append(reported, time.Since(began))
 		s.awaitRefused(b, scheduling.ReasonImpossible)
 		for _, part := range []string{"1200m cpu needed, 1 in the quota, 200m short", "raise the quota to 1200m cpu"} {
 			if c := s.condition(a); !strings.Contains(c.Message, part) {
@@ -58,7 +58,7 @@ func TestImpossibleGangIsReportedAtOnce(t *testing.T) {
 		s.awaitBound(second, 2)
 		s.end(second)
 	}
-	for what, times := range map[string][]time.Duration{"reported": said, "started": started} {
+	for what, times := range map[string][]time.Duration{"reported": reported, "started": started} {
 		slices.Sort(times)
 		t.Logf("%s after %v", what, times)
 		if median := times[rounds/2]; median > atOnce {
@@ -136,17 +136,17 @@ func TestPodReasonsDistinguishPlacementFromQuota(t *testing.T) {
 func (s *stage) awaitPodReasons(group string, n int, reason string) {
 	s.Helper()
 	s.Await(fmt.Sprintf("%d pods of %s have the reason %s", n, group, reason), func() error {
-		said := 0
+		reported := 0
 		for _, p := range s.pods(group) {
 			c := scheduledCondition(&p)
 			if c.Status == corev1.ConditionFalse && c.Reason == reason {
-				said++
+				reported++
 			} else if p.Spec.NodeName != "" {
 				return fmt.Errorf("%s is bound", p.Name)
 			}
 		}
-		if said != n {
-			return fmt.Errorf("%d have it; the condition of the group is %+v", said, s.condition(group))
+		if reported != n {
+			return fmt.Errorf("%d have it; the condition of the group is %+v", reported, s.condition(group))
 		}
 		return nil
 	})

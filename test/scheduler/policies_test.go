@@ -61,10 +61,10 @@ func TestAdmissionPoliciesProtectQueues(t *testing.T) {
 		)
 		return errors.Join(errs...)
 	})
-	t.Run("requesters", func(t *testing.T) { s.with(t).noted(alice, operator) })
+	t.Run("requesters", func(t *testing.T) { s.with(t).protectedRequesters(alice, operator) })
 	t.Run("pods", func(t *testing.T) { s.with(t).podsOfQueues(alice, operator) })
 	t.Run("priorities", func(t *testing.T) { s.with(t).priorities(alice) })
-	t.Run("namespaces", func(t *testing.T) { s.with(t).demands(alice) })
+	t.Run("namespaces", func(t *testing.T) { s.with(t).namespaceLabels(alice) })
 }
 
 // isBy returns an error unless the annotation that records the requester of an object has the value want.
@@ -75,9 +75,9 @@ func isBy(o client.Object, want string) error {
 	return nil
 }
 
-// noted verifies that users cannot forge, change or remove the recorded requester of an object, and that the operator,
+// protectedRequesters verifies that users cannot forge, change or remove the recorded requester of an object, and that the operator,
 // which may use all queues, can record another user as the requester.
-func (s *stage) noted(alice, operator client.Client) {
+func (s *stage) protectedRequesters(alice, operator client.Client) {
 	const forged = `["operator","system:masters"]`
 	for kind, o := range s.membersOf(free) {
 		o.SetAnnotations(map[string]string{scheduling.AnnotationRequestedBy: forged})
@@ -181,9 +181,9 @@ func (s *stage) priorities(alice client.Client) {
 	}
 }
 
-// demands verifies the label that makes a namespace refuse jobs and TensorBoards without a queue, and the label that
+// namespaceLabels verifies the label that makes a namespace refuse jobs and TensorBoards without a queue, and the label that
 // gives a namespace a default queue.
-func (s *stage) demands(alice client.Client) {
+func (s *stage) namespaceLabels(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, s.membersOf(free)[kind])
 		o.SetNamespace(namespace)

@@ -234,8 +234,8 @@ func templates(queue string) map[string]map[string]any {
 }
 
 // fromTemplate returns a request to create a job. The template of its last role has the fields that templates returns
-// under the name says. If gang is true, the job is in the queue free; otherwise it names no queue.
-func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, string) error {
+// under the name change. If gang is true, the job is in the queue free; otherwise it names no queue.
+func fromTemplate(kind, change string, gang bool) func(*stage, client.Client, string) error {
 	return func(s *stage, as client.Client, queue string) error {
 		job := asMap(s, s.membersOf(free)[kind])
 		if !gang {
@@ -243,7 +243,7 @@ func fromTemplate(kind, says string, gang bool) func(*stage, client.Client, stri
 		}
 		roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)
 		template := roles[len(roles)-1].(map[string]any)["template"].(map[string]any)
-		for part, fields := range templates(queue)[says] {
+		for part, fields := range templates(queue)[change] {
 			into, _ := template[part].(map[string]any)
 			if into == nil {
 				into = map[string]any{}

@@ -139,13 +139,13 @@ func TestAlerts(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			before := evaluate(t, test.series, test.fires, func(minute int, firing []string) {
+			firing := evaluate(t, test.series, test.fires, func(minute int, firing []string) {
 				if len(firing) > 0 {
 					t.Errorf("at minute %d, %v fire", minute, firing)
 				}
 			})
-			if len(before) != 1 || !strings.HasPrefix(before[0], name+"{") || !strings.Contains(before[0], test.label) {
-				t.Errorf("at minute %d, these fire: %v", test.fires, before)
+			if len(firing) != 1 || !strings.HasPrefix(firing[0], name+"{") || !strings.Contains(firing[0], test.label) {
+				t.Errorf("at minute %d, these fire: %v", test.fires, firing)
 			}
 		})
 	}

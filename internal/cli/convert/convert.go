@@ -114,6 +114,6 @@ func convertOne(p *kit.Program, d *manifest.Doc) (problems []string) {
 	for _, n := range notes {
 		fmt.Fprintln(p.ErrOut, line(n))
 	}
-	*d = d.Become(job)
+	*d = d.WithObject(job)
 	return nil
 }

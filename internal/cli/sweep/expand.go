@@ -109,7 +109,7 @@ func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, e
 
 // check returns the errors of one job of the sweep as one error; nil if there are none.
 func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s settings) error {
-	result, err := t.checker.Check(ctx, t.Become(u))
+	result, err := t.checker.Check(ctx, t.WithObject(u))
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (t *template) decideTypes(ctx context.Context, s settings) error {
 		if err != nil {
 			return 0, err
 		}
-		result, err := t.checker.Check(ctx, t.Become(u))
+		result, err := t.checker.Check(ctx, t.WithObject(u))
 		return len(result.Errors), err
 	}
 	least, err := count()

@@ -128,7 +128,7 @@ func TestProxyFollowsServicesAndEndpoints(t *testing.T) {
 	<-done
 }
 
-func TestJoinEndsWithEitherSide(t *testing.T) {
+func TestJoinEndsWhenTheClientAborts(t *testing.T) {
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

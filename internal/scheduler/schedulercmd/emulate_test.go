@@ -6,9 +6,9 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
-// TestEmulatedVersionDecidesKindsAndFeatures verifies that the version that an API server emulates takes precedence
+// TestEmulatedVersionTakesPrecedence verifies that the version that an API server emulates takes precedence
 // over the server's own, and that the sign that some providers add to the minor version is ignored.
-func TestEmulatedVersionDecidesKindsAndFeatures(t *testing.T) {
+func TestEmulatedVersionTakesPrecedence(t *testing.T) {
 	for name, c := range map[string]struct {
 		info apiversion.Info
 		want string // empty if an error is expected
