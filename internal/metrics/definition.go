@@ -1,6 +1,6 @@
 // Package metrics defines the metrics of the operator, the scheduler and the console: their names, labels and buckets.
 // It measures nothing itself. Other packages create collectors from these definitions and set their values.
-// docs/reference/metrics.md is generated from All. Start reading at All.
+// docs/reference/metrics.md is generated from All and Others. Start reading at All.
 package metrics
 
 import (
@@ -20,7 +20,7 @@ const (
 	Histogram Type = "histogram"
 )
 
-// Program is a program that serves metrics.
+// Program is the name of a program that serves metrics.
 type Program string
 
 // The programs that serve metrics.
@@ -30,11 +30,11 @@ const (
 	Console   Program = "t9k-console"
 )
 
-// Label is a label of a metric.
+// Label defines a label of a metric.
 type Label struct {
 	Name string
-	// Help describes the values of the label. The number of values must be bounded, so no label names a job, a group or
-	// a pod.
+	// Help describes the values of the label. The number of values must be bounded: no label may name a job, a PodGroup
+	// or a pod.
 	Help string
 }
 
@@ -45,7 +45,8 @@ type Definition struct {
 	Type    Type
 	Program Program
 	Labels  []Label
-	// Buckets are the upper bounds of the buckets of a histogram, in the unit of the metric.
+	// Buckets are the upper bounds of the buckets of a histogram, ascending and in the unit of the metric; nil for
+	// other types.
 	Buckets []float64
 }
 
@@ -78,8 +79,8 @@ func (d Definition) Desc() *prometheus.Desc {
 }
 
 // Registered returns a function that registers a collector, waits until its context ends, and unregisters the
-// collector. A manager runs such a function only in the leader, unless the runnable says otherwise, so only the leader
-// reports the metric.
+// collector. A manager runs the function only in the leader, unless the Runnable is a LeaderElectionRunnable that says
+// otherwise. Therefore only the leader reports the metric.
 func Registered(registry prometheus.Registerer, c prometheus.Collector) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := registry.Register(c); err != nil {

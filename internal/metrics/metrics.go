@@ -6,6 +6,7 @@ const (
 	day    = 24 * hour
 )
 
+// Buckets of histograms, in seconds.
 var (
 	startBuckets  = []float64{1, 2, 5, 10, 30, minute, 5 * minute, 15 * minute, hour, 4 * hour, day}
 	finishBuckets = []float64{10, minute, 5 * minute, 15 * minute, hour, 4 * hour, 12 * hour, day, 3 * day, 7 * day, 30 * day}

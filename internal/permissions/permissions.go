@@ -122,8 +122,8 @@ func (r *Review) set(ctx context.Context, missing []string) {
 	}
 }
 
-// Of returns the permissions that a rule grants in a namespace; in all namespaces if it is empty. It leaves out the
-// resources, such as "pods/status", for which unused returns true.
+// Of returns the permissions that a rule grants in a namespace. An empty namespace means all namespaces. Of leaves out
+// the resources, such as "pods/status", for which unused returns true.
 func Of(rule rbacv1.PolicyRule, namespace string, unused func(resource string) bool) []authorizationv1.ResourceAttributes {
 	names := rule.ResourceNames
 	if len(names) == 0 {

@@ -30,8 +30,8 @@ type Line struct {
 // Opener requests a log with the given options, which ask for timestamps. The caller closes the stream.
 type Opener func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error)
 
-// OpenerOf returns an Opener for the log of the pod with a name and a UID. The API server knows logs only by the name
-// of the pod, and the pod of a replica's next attempt has the same name. If the name belongs to another pod by now, the
+// OpenerOf returns an Opener for the log of the pod with the given name and UID. The API server identifies logs only by
+// the name of the pod, and the pod of a replica's next attempt has the same name. If another pod has the name now, the
 // Opener returns a NotFound error, as for a deleted pod.
 func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener {
 	return func(ctx context.Context, opts *corev1.PodLogOptions) (io.ReadCloser, error) {
@@ -39,8 +39,8 @@ func OpenerOf(pods corev1client.PodInterface, name string, uid types.UID) Opener
 		if err != nil {
 			return nil, err
 		}
-		// If the pod exists now, it also existed when the log was opened. The pod is listed and not got, because some
-		// users may list but not get pods.
+		// If the pod exists now, it also existed when the log was opened. OpenerOf uses list instead of get, because
+		// some users may list but not get pods.
 		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 		if err == nil && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.UID == uid }) {
 			err = apierrors.NewNotFound(corev1.Resource("pods"), name)
@@ -77,7 +77,7 @@ type Reader struct {
 	// Options are the options of the requests. Requests that continue from a Position ignore SinceTime, SinceSeconds
 	// and TailLines.
 	Options corev1.PodLogOptions
-	// Position is where the next request continues. The Reader updates it before it emits a line.
+	// Position is where the next request continues. The Reader updates Position before it emits a line.
 	Position Position
 	// Emit is called with each line.
 	Emit func(Line)
@@ -185,7 +185,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}) error {
 		if r.Position != before {
 			delay = firstDelay
 		}
-		// If the log ends before the caller has closed ended, it is read once more after that.
+		// A log that ends before ended is closed may be incomplete. Follow reads it once more after ended is closed.
 		wait := ended
 		if over {
 			wait = nil

@@ -22,7 +22,8 @@ import (
 
 var errBroken = errors.New("connection reset by peer")
 
-// server answers requests for a log like a kubelet, and breaks the connection after a number of bytes of each response.
+// server answers requests for a log like a kubelet. It breaks the connection of response i after breaks[i] bytes; later
+// responses are complete.
 type server struct {
 	lines  []Line
 	breaks []int
@@ -54,7 +55,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// logOf returns a log in which several lines may share a timestamp and many lines share a second.
+// logOf returns a log of n lines, in which several lines may share a timestamp and many lines share a second.
 func logOf(r *rand.Rand, n int) []Line {
 	t := time.Date(2026, 1, 2, 3, 4, 5, 999_000_000, time.UTC)
 	lines := make([]Line, n)
@@ -101,7 +102,7 @@ func TestReaderContinuesFromAPosition(t *testing.T) {
 			tail := int64(1)
 			reader := &Reader{Open: (&server{lines: part}).open, Position: at, Emit: func(l Line) { got = append(got, l); at.Pass(l.Time) }}
 			if at.Seen > 0 {
-				reader.Options.TailLines = &tail // it applies only to the first request
+				reader.Options.TailLines = &tail // must have no effect, because the reader continues from a position
 			}
 			if err := reader.Once(t.Context()); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
-// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them. If
-// another job has taken the name of a job in the meantime, the request has no effect on it. The command line and the
-// console share it. Start reading at Client.
+// Package steer changes jobs on behalf of a user: it pauses, resumes, debugs, scales, copies and deletes them. A
+// request for a job that was replaced by another job of the same name fails and does not change the other job. The
+// command line and the console share it. Start reading at Client.
 package steer
 
 import (
@@ -21,10 +21,10 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Client changes jobs with the rights of its user.
+// Client changes jobs with the rights of the user of Objects.
 type Client struct {
 	Objects dynamic.Interface
-	// Manager is the field manager of its writes.
+	// Manager is the field manager of the writes.
 	Manager string
 }
 
@@ -50,16 +50,17 @@ func explain(err error) error {
 	return err
 }
 
-// Switch is one of the switches in spec.runMode.
+// Switch names a mode in spec.runMode that can be enabled.
 type Switch string
 
-// Switches in spec.runMode.
+// The modes that can be enabled.
 const (
 	Pause Switch = "pause"
 	Debug Switch = "debug"
 )
 
-// Set sets a switch and returns the changed job. The error wraps ErrReplaced if another job has the name.
+// Set enables or disables a mode and returns the changed job. The error wraps ErrReplaced if another job has the name
+// now.
 func (c Client) Set(ctx context.Context, j *observed.Job, s Switch, on bool) (*unstructured.Unstructured, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": j.GetUID()}, "spec": map[string]any{"runMode": map[string]any{string(s): map[string]any{"enabled": on}}}})
 	if err != nil {
@@ -159,7 +160,7 @@ func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstru
 	return created, nil
 }
 
-// without removes keys from m, which it modifies, and returns m; nil if m is empty then.
+// without removes keys from m and returns m; nil if m is then empty.
 func without(m map[string]string, keys ...string) map[string]string {
 	for _, key := range keys {
 		delete(m, key)

@@ -44,7 +44,7 @@ import (
 const workers = 4
 
 // staleDelay is the delay before a retry if a cache was stale or another client wrote first. refusedDelay is the delay
-// before a retry if the API server refused an object or the name of an object is taken.
+// before a retry if the API server refused an object or if the name of an object is taken.
 const (
 	staleDelay   = 50 * time.Millisecond
 	refusedDelay = 15 * time.Second
@@ -101,7 +101,8 @@ func newCache(mgr ctrl.Manager) (cache.Cache, error) {
 	return c, nil
 }
 
-// ownedObjects returns a source that enqueues the TensorBoard named in an object's label.
+// ownedObjects returns a source that enqueues, for each event of an object of o's type, the TensorBoard named in the
+// label of the object.
 func ownedObjects[T client.Object](c cache.Cache, o T) source.Source {
 	return source.Kind(c, o, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{
@@ -121,7 +122,7 @@ type reconciler struct {
 	http     *http.Client
 }
 
-// Reconcile makes one pass over one TensorBoard. A pass that fails need not be undone, because every pass starts from a
+// Reconcile makes one pass over one TensorBoard. A failed pass need not be undone, because every pass starts from a
 // fresh observation.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	tb := &tensorboard.TensorBoard{}

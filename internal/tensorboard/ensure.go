@@ -16,8 +16,8 @@ import (
 )
 
 // ensure creates or updates the Service and the Deployment of a TensorBoard. It returns a Refusal if the spec is
-// invalid, if the API server refuses an object, or if the name of an object is taken. The Deployment is nil if it does
-// not exist or if the cache does not show it yet.
+// invalid, if the API server refuses an object, or if the name of an object is taken. The Deployment is nil if the spec
+// is invalid, if a creation was refused, or if the cache does not show the Deployment yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
 	logs, faults := board.Convert(&tb.Spec)
 	if len(faults) > 0 {
@@ -65,7 +65,8 @@ func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) erro
 	return nil
 }
 
-// ensureOne reads an object into live, or creates it if it is missing. live is empty after a creation.
+// ensureOne reads an object into live, or creates the object if it is missing. live remains empty if ensureOne creates
+// the object.
 func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard, want, live client.Object) (*board.Refusal, error) {
 	kind := want.GetObjectKind().GroupVersionKind().Kind
 	err := r.owned.Get(ctx, client.ObjectKeyFromObject(want), live)
@@ -87,7 +88,8 @@ func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard,
 	return nil, fmt.Errorf("creating %s %s/%s: %w", kind, want.GetNamespace(), want.GetName(), err)
 }
 
-// checkOwner returns a refusal if an object with a needed name exists and does not belong to the TensorBoard.
+// checkOwner returns a refusal if the existing object with the kind and name of want does not belong to the
+// TensorBoard.
 func (r *reconciler) checkOwner(ctx context.Context, tb *tensorboard.TensorBoard, want client.Object) (*board.Refusal, error) {
 	gvk := want.GetObjectKind().GroupVersionKind()
 	live := &metav1.PartialObjectMetadata{}
@@ -106,8 +108,8 @@ func (r *reconciler) checkOwner(ctx context.Context, tb *tensorboard.TensorBoard
 		"%s %q exists and belongs to %s: delete that object, or rename the TensorBoard", gvk.Kind, want.GetName(), owner)}, nil
 }
 
-// isPermanent reports whether the API server would probably refuse the same request again: it answered with a code from
-// 400 to 499 other than those for conflicts, missing or existing objects, timeouts, throttling and missing
+// isPermanent reports whether the API server would probably refuse the same request again. This is so if its answer has
+// a code from 400 to 499, except the codes for conflicts, missing or existing objects, timeouts, throttling and missing
 // authentication.
 func isPermanent(err error) bool {
 	switch {

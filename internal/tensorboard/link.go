@@ -41,7 +41,8 @@ func AddLink(mgr ctrl.Manager, kind kinds.Kind) error {
 	return nil
 }
 
-// link creates the TensorBoards that jobs of one kind specify, and writes their state into the jobs' status.
+// link creates the TensorBoards that jobs of one kind specify, and writes the states of the TensorBoards into the
+// status of the jobs.
 type link struct {
 	kind   kinds.Kind
 	client client.Client
@@ -112,7 +113,7 @@ func (l *link) board(job kinds.Object) *tensorboard.TensorBoard {
 
 func (l *link) gvk() schema.GroupVersionKind { return batch.GroupVersion.WithKind(l.kind.Name) }
 
-// dependentStatus summarizes the status of a TensorBoard.
+// dependentStatus returns the status of a TensorBoard in the form of a job's status.tensorboard.
 func dependentStatus(tb *tensorboard.TensorBoard) *batch.DependentStatus {
 	dependent := &batch.DependentStatus{
 		Dependent: &corev1.ObjectReference{APIVersion: tensorboard.GroupVersion.String(), Kind: "TensorBoard",

@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// probeTimeout is the longest time for which a probe waits for the answer of a pod.
+// probeTimeout is the timeout of one probe of a pod.
 const probeTimeout = 3 * time.Second
 
 // probeClient returns an HTTP client that does not follow redirects, so that a pod cannot make the operator call

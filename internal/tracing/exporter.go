@@ -20,7 +20,8 @@ type exporter struct {
 	endpoint string
 	close    sync.Once
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// lost is the number of spans that were lost since reported, the time of the last log line about lost spans.
 	lost     int
 	reported time.Time
 }
@@ -38,7 +39,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-// failed counts lost spans and logs their number, unless the last such log line is more recent than reportInterval.
+// failed counts lost spans. It logs their number and the error, unless the last such log line is younger than
+// reportInterval.
 func (e *exporter) failed(err error, spans int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

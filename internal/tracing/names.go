@@ -5,8 +5,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
 )
 
-// Names of spans. StartJob is the parent of a job's other spans. The operator records all of them, except SchedulePods
-// of a gang, which the t9k-scheduler records.
+// Names of spans. StartJob is the parent of a job's other spans. The operator records all of them, with one exception:
+// the t9k-scheduler records SchedulePods of a gang.
 const (
 	StartJob     = "start job"
 	CreatePods   = "create pods"

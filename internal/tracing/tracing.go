@@ -1,6 +1,7 @@
 // Package tracing sends OpenTelemetry spans about objects of the cluster to a collector. The IDs of a span are computed
 // from its object and its name, so several programs, or a restarted program, can add spans to one trace without
-// exchanging a context. The package does not know what the spans describe. Start reading at Recorder.
+// exchanging a context. Apart from the names in names.go, the package knows nothing about the objects that the spans
+// describe. Start reading at Recorder.
 package tracing
 
 import (
@@ -37,17 +38,17 @@ type Span struct {
 	// Start and End are the bounds of the interval.
 	Start, End time.Time
 	Attributes []attribute.KeyValue
-	// Failure is the reason for which the operation failed; empty if it did not fail.
+	// Failure is the reason why the operation failed; empty if it did not fail.
 	Failure string
 }
 
 const (
-	// batchDelay is the longest time for which a span waits so that other spans are sent with it. A process that is
-	// killed loses the waiting spans.
+	// batchDelay is the longest time that a span waits to be sent together with other spans. A process that is killed
+	// loses its waiting spans.
 	batchDelay = time.Second
 	// exportTimeout is the timeout of one attempt to send spans.
 	exportTimeout = 5 * time.Second
-	// closeTimeout is the longest time for which Close waits until the last spans are sent.
+	// closeTimeout is the longest time that Close waits until the last spans are sent.
 	closeTimeout = 5 * time.Second
 )
 
@@ -59,9 +60,9 @@ type Recorder struct {
 	exporter *exporter
 }
 
-// NewRecorder returns a Recorder that sends spans to the collector in settings, or nil if settings is nil. service is the
-// service.name of the spans. The context provides the logger. The collector need not be reachable. The caller must call
-// Close.
+// NewRecorder returns a Recorder that sends spans to the collector in settings, or nil if settings is nil. service is
+// the service.name of the spans. The context provides the logger. The collector need not be reachable. The caller must
+// call Close.
 func NewRecorder(ctx context.Context, settings *configv1alpha1.Tracing, service string) (*Recorder, error) {
 	if settings == nil {
 		return nil, nil
@@ -109,7 +110,8 @@ func (r *Recorder) Record(ctx context.Context, spans ...Span) {
 	}
 }
 
-// Close sends the queued spans, for at most closeTimeout, and stops the recorder. It works even if ctx has ended.
+// Close sends the queued spans and stops the recorder. It returns an error if this takes longer than closeTimeout. It
+// works even if ctx has ended.
 func (r *Recorder) Close(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -151,7 +153,8 @@ func spanIn(ctx context.Context) *Span {
 	return s
 }
 
-// traceID and spanID return digests. spanID separates the fields by a character that none of them contains.
+// traceID and spanID return digests of their arguments. spanID separates the arguments by a character that none of them
+// contains.
 func traceID(object types.UID) trace.TraceID {
 	digest := sha256.Sum256([]byte(object))
 	return trace.TraceID(digest[:16])

@@ -91,10 +91,10 @@ func TestProgramsSampleTheSameObjects(t *testing.T) {
 	}
 }
 
-// TestCollectorThatIsAway verifies that recording and closing return even if no collector accepts the spans. The
-// timeout of the test is the limit.
+// TestCollectorThatIsAway verifies that recording and closing return even if no collector accepts the spans. A call
+// that does not return fails the test by its timeout.
 func TestCollectorThatIsAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections and never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and nobody answers
 	if err != nil {
 		t.Fatal(err)
 	}

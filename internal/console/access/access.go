@@ -31,8 +31,9 @@ const (
 	maxConcurrent = 16
 	// refusedFor is how long the refusal of a token is cached.
 	refusedFor = 2 * time.Second
-	// denied is the number of TTLs for which lists skip a namespace that was refused to a user. A user without rights
-	// in the whole cluster would otherwise cost a review for each namespace and resource in each TTL.
+	// denied is the number of TTLs for which a cached refusal answers questions about several namespaces. Without this
+	// limit, a user without rights in the whole cluster would cost a review for each namespace and resource in each
+	// TTL.
 	denied = 6
 )
 
@@ -40,14 +41,15 @@ const (
 type Reviews struct {
 	// Client must be allowed to create TokenReviews and SubjectAccessReviews.
 	Client kubernetes.Interface
-	// TTL is how long an answer is cached.
+	// TTL is how long a positive answer is cached. A refused token is cached for refusedFor. A refused right is cached
+	// for denied TTLs, but May does not use refusals older than TTL.
 	TTL time.Duration
 
 	users  answers[[sha256.Size]byte, *User]
 	rights answers[question, bool]
 }
 
-// User is a user as the API server authenticated them.
+// User is a user whom the API server has authenticated.
 type User struct {
 	authentication.UserInfo
 	// ID is different for users whose names, groups or other attributes differ.
@@ -88,18 +90,19 @@ func identity(u *authentication.UserInfo) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// question identifies an answer: the ID of the user, and what the user wants to do.
+// question is the key of a cached answer: the ID of the user, and what the user wants to do.
 type question struct {
 	user                                             string
 	verb, group, resource, subresource, in, instance string
 }
 
-// May reports whether a user may do something.
+// May reports whether a user may do what a describes.
 func (r *Reviews) May(ctx context.Context, u *User, a *authorization.ResourceAttributes) (bool, error) {
 	return r.may(ctx, u, a, r.TTL)
 }
 
-// may reports whether a user may do something. A cached refusal is used only if it is younger than refused.
+// may reports whether a user may do what a describes. It uses a cached refusal only if the refusal is younger than
+// refused.
 func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAttributes, refused time.Duration) (bool, error) {
 	fresh := func(asked time.Time) bool { return r.rights.now().Sub(asked) < refused }
 	q := question{u.ID, a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
@@ -124,7 +127,7 @@ func (r *Reviews) may(ctx context.Context, u *User, a *authorization.ResourceAtt
 	})
 }
 
-// Rights implements live.Rights, server.Reads and the access to an archive for a user.
+// Rights implements live.Rights, server.Reads and web.Access of the archive for a user.
 type Rights struct {
 	Reviews *Reviews
 	User    *User
@@ -134,7 +137,7 @@ type Rights struct {
 // watch shows. If a review fails, the resource counts as forbidden in that namespace.
 func (r *Rights) List(resource schema.GroupResource, namespaces []string) live.Scope {
 	may := func(namespace string, refused time.Duration) bool {
-		// may limits the time of the review.
+		// Reviews.may limits the time of the review.
 		allowed, err := r.may(context.Background(), "list", resource, namespace, refused)
 		return err == nil && allowed
 	}
@@ -178,16 +181,16 @@ func (r *Rights) MayGet(ctx context.Context, resource schema.GroupResource, name
 	return may, nil
 }
 
-// may reports whether the user may do something with a resource, such as pods/log, in a namespace; an empty namespace
-// means all namespaces. A cached refusal is used only if it is younger than refused.
+// may reports whether the user may do verb with a resource, such as pods/log, in a namespace. An empty namespace means
+// all namespaces. may uses a cached refusal only if the refusal is younger than refused.
 func (r *Rights) may(ctx context.Context, verb string, resource schema.GroupResource, namespace string, refused time.Duration) (bool, error) {
 	of, part, _ := strings.Cut(resource.Resource, "/")
 	return r.Reviews.may(ctx, r.User, &authorization.ResourceAttributes{
 		Verb: verb, Group: resource.Group, Resource: of, Subresource: part, Namespace: namespace}, refused)
 }
 
-// refusedFor returns the age up to which cached refusals answer a question about some namespaces. A question about one
-// namespace comes from a page about that namespace, which must not show an old refusal.
+// refusedFor returns the age up to which cached refusals answer a question about the given namespaces. A question about
+// one namespace comes from a page about that namespace, which must not show an old refusal.
 func (r *Rights) refusedFor(namespaces []string) time.Duration {
 	if len(namespaces) > 1 {
 		return denied * r.Reviews.TTL

@@ -19,12 +19,12 @@ import (
 // reviewer answers SubjectAccessReviews and counts them.
 type reviewer struct {
 	mu sync.Mutex
-	// allowed holds the namespaces that a user may list.
+	// allowed holds the namespaces in which the user may do everything; an empty name stands for all namespaces.
 	allowed map[string]bool
 	count   int
 }
 
-// ServeHTTP answers a review.
+// ServeHTTP implements http.Handler.
 func (s *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *reviewer) since() int {
 	return n
 }
 
-// rightsAt returns the rights of a user whom the API server reviews. The clock of the cache shows now.
+// rightsAt returns the Rights of a user whose reviews api answers. now is the clock of the cache.
 func rightsAt(t *testing.T, api *reviewer, now *time.Time) *Rights {
 	t.Helper()
 	server := httptest.NewServer(api)

@@ -28,7 +28,7 @@ type Admission struct {
 	Reviews *Reviews
 	// Config is the client configuration for the API server. Its credentials are not used.
 	Config *rest.Config
-	// URLs are the addresses under which browsers reach the console. Without any, every host name is accepted.
+	// URLs are the addresses under which browsers reach the console. If URLs is empty, every host name is accepted.
 	URLs []*url.URL
 	// SignIn signs in users without a bearer token; nil if a proxy authenticates users. It requires URLs.
 	SignIn *signin.SignIn
@@ -118,7 +118,7 @@ func refuse(w http.ResponseWriter, why string) {
 	http.Error(w, why, http.StatusUnauthorized)
 }
 
-// caller returns the owner of a token with clients that use the token; ErrToken if the token is not valid.
+// caller returns the owner of a token with clients that use the token; ErrToken if the token is empty or not valid.
 func (a *Admission) caller(ctx context.Context, token string) (*server.Caller, error) {
 	if token == "" {
 		return nil, ErrToken
@@ -151,7 +151,7 @@ type nothing struct{}
 // List implements live.Rights.
 func (nothing) List(schema.GroupResource, []string) live.Scope { return live.Scope{} }
 
-// standing implements server.Standing for the owner of a token.
+// standing implements server.Standing for the owner of a token. user is the User.ID of the owner at the beginning.
 type standing struct {
 	reviews *Reviews
 	token   string
@@ -161,7 +161,7 @@ type standing struct {
 // Interval implements server.Standing.
 func (s *standing) Interval() time.Duration { return s.reviews.TTL }
 
-// Check implements server.Standing. A failed review ends the stream, because the browser opens it again.
+// Check implements server.Standing. A failed review also ends the stream: the browser then opens the stream again.
 func (s *standing) Check(ctx context.Context, logsOf string) error {
 	user, err := s.reviews.User(ctx, s.token)
 	switch {

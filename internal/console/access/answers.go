@@ -12,7 +12,7 @@ type answers[K comparable, V any] struct {
 	all map[K]*answer[V]
 	// swept is when expired answers were last removed.
 	swept time.Time
-	// clock replaces the time in tests.
+	// clock replaces time.Now in tests; nil otherwise.
 	clock func() time.Time
 }
 
@@ -35,8 +35,8 @@ type answer[V any] struct {
 // sweepInterval is the interval at which expired answers are removed.
 const sweepInterval = time.Minute
 
-// get returns the cached answer for key, or calls ask for it. ask also returns how long its answer may be cached. fresh
-// reports whether an unexpired answer may still be used, given the time at which it was asked for; nil means always.
+// get returns the cached answer for key. If there is none, it calls ask, which also returns how long its answer may be
+// cached. fresh reports whether get may use an unexpired answer that was asked for at a time; nil means always.
 func (a *answers[K, V]) get(ctx context.Context, key K, fresh func(asked time.Time) bool, ask func() (V, time.Duration, error)) (V, error) {
 	now := a.now()
 	a.mu.Lock()
@@ -67,7 +67,7 @@ func (a *answers[K, V]) get(ctx context.Context, key K, fresh func(asked time.Ti
 	}
 }
 
-// old reports whether an answer has expired. An answer that is still pending has not.
+// old reports whether an answer has expired. A pending answer has not expired.
 func (a *answer[V]) old(now time.Time) bool {
 	select {
 	case <-a.done:
@@ -86,8 +86,8 @@ func (a *answers[K, V]) sweep(now time.Time) {
 	a.swept = now
 }
 
-// each calls f for all values concurrently, at most maxConcurrent at a time, and returns the results in the order of
-// the values.
+// each calls f for all values, at most maxConcurrent of them concurrently, and returns the results in the order of the
+// values.
 func each[T, R any](values []T, f func(T) R) []R {
 	results := make([]R, len(values))
 	limit := make(chan struct{}, maxConcurrent)

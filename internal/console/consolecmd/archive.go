@@ -26,8 +26,8 @@ type kept struct {
 	recorder *recorder.Recorder
 }
 
-// record opens an archive and starts a recorder that runs until ctx ends. If the settings have no address, it returns
-// no archive.
+// record opens an archive and starts a recorder that runs until ctx ends. If the settings have no address, it returns a
+// zero kept.
 func record(ctx context.Context, config *rest.Config, archive *configv1alpha1.Archive) (*kept, error) {
 	if archive.Address == "" {
 		return &kept{}, nil
@@ -93,8 +93,8 @@ func (k *kept) close(ctx context.Context) {
 	}
 }
 
-// callerMay returns the access of the caller of a request that the console has admitted. It refuses other requests,
-// and requests of callers without clients.
+// callerMay returns what the caller of a request may see of the archive. It refuses requests that the console has not
+// admitted, and requests of callers without clients.
 func callerMay(w http.ResponseWriter, r *http.Request) web.Access {
 	caller := server.CallerOf(r.Context())
 	if caller == nil || caller.Objects == nil {

@@ -48,8 +48,8 @@ func TestFileReplacesTheArchiveOfTheEnvironment(t *testing.T) {
 }
 
 // TestRenewedCertificateIsServed verifies that the console serves a renewed certificate. The test renews the
-// certificate like the kubelet in a Secret volume: a symbolic link of the directory changes to other files, and the old
-// files are deleted.
+// certificate like the kubelet in a Secret volume: it points the symbolic link ..data to a new directory and deletes
+// the old one.
 func TestRenewedCertificateIsServed(t *testing.T) {
 	dir := t.TempDir()
 	renew := func(name string) {

@@ -25,8 +25,8 @@ type localOptions struct {
 	keyFile, archiveAddress, certFile, certKeyFile, clientCAFile string
 }
 
-// NewLocal returns the command that serves the console of the embedded cluster with the rights of a kubeconfig. It
-// admits browsers that open it with a token of the key.
+// NewLocal returns the command that serves the console of the embedded cluster with the rights of a kubeconfig. The
+// console admits browsers that open it with a token of package ticket.
 func NewLocal() *cobra.Command {
 	o := localOptions{}
 	cmd := &cobra.Command{

@@ -34,8 +34,8 @@ func newMeters() *meters {
 	return m
 }
 
-// handler returns the handler of the metrics, which include the metrics of the process and of its clients. Only callers
-// who may read metrics are admitted.
+// handler returns the handler of the metrics, which include the metrics of the process and of its clients. It admits
+// only callers who may read metrics.
 func (m *meters) handler(config *rest.Config) (http.Handler, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -77,7 +77,7 @@ func (m *meters) measured(next http.Handler) http.Handler {
 			}
 			code := answer.code
 			if code == 0 {
-				code = http.StatusOK // net/http sends it if the handler has not written anything
+				code = http.StatusOK // net/http sends 200 if the handler has not written anything
 			}
 			m.requests.WithLabelValues(page, strconv.Itoa(code)).Observe(time.Since(began).Seconds())
 		}()
@@ -111,7 +111,7 @@ func pageOf(path string) string {
 type answer struct {
 	http.ResponseWriter
 	code int
-	// begins is called when a successful response begins; nil if nothing is to be done.
+	// begins is called when a response with status 200 begins; nil if there is nothing to do.
 	begins func()
 }
 
@@ -133,10 +133,10 @@ func (a *answer) Write(data []byte) (int, error) {
 	return a.ResponseWriter.Write(data)
 }
 
-// Unwrap lets an http.ResponseController flush.
+// Unwrap gives an http.ResponseController access to the wrapped writer, so that it can flush.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// countReviews returns a copy of a configuration whose clients count their reviews of users.
+// countReviews returns a copy of config. Clients with the copy count the reviews that they request.
 func (m *meters) countReviews(config *rest.Config) *rest.Config {
 	counting := rest.CopyConfig(config)
 	counting.Wrap(func(next http.RoundTripper) http.RoundTripper { return &reviewCounter{next, m.reviews} })

@@ -15,8 +15,8 @@ import (
 // mend tells administrators how to restore missing permissions.
 const mend = "grant its ServiceAccount the roles of config/console again, for example by upgrading the installation"
 
-// reviewPermissions returns the review of the permissions that the console needs. Without the permission to read logs
-// the console works, but its archive has no logs.
+// reviewPermissions returns the review of the permissions that the console needs. They do not include the permission to
+// read logs: without it, the console works, but its archive has no logs.
 func (o *options) reviewPermissions(client *rest.Config) (*permissions.Review, error) {
 	reviews, err := authorizationclient.NewForConfig(client)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"tensorstack.dev/batch/internal/version"
 )
 
-// clientConfig returns the configuration of the API server's client.
+// clientConfig returns the configuration of clients of the API server. An empty kubeconfig means the ServiceAccount of
+// the pod.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -32,15 +33,15 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// endpoint is a handler at an address. It serves HTTPS if it has a certificate, and reloads the certificate when its
-// files change.
+// endpoint is a handler at an address. what names it in messages. If cert and key name the files of a certificate, it
+// serves HTTPS and reloads the certificate when the files change.
 type endpoint struct {
 	what, address, cert, key string
 	// clients is the file with the certificate authority that verifies client certificates; empty if clients have no
 	// certificates.
 	clients string
 	handler http.Handler
-	// own is an in-memory certificate; nil if there is none.
+	// own is an in-memory certificate for HTTPS; nil if there is none.
 	own *tls.Certificate
 	// end stops the streams that the handler has started; nil if it has none.
 	end func()
@@ -91,7 +92,7 @@ func serveAll(ctx context.Context, all []endpoint) error {
 	}
 }
 
-// on serves the endpoint on a listener until the server is closed or fails.
+// on serves the endpoint with the server web on a listener until the server is closed or fails.
 func (e *endpoint) on(ctx context.Context, web *http.Server, listener net.Listener) error {
 	switch {
 	case e.own != nil:

@@ -15,7 +15,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// handler returns a handler that publishes the topic of each changed object.
+// handler returns an event handler that publishes the topic of each changed object.
 func (c *Cache) handler(topic func(any) string) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { c.hub.publish(topic(o)) },
@@ -69,8 +69,8 @@ func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// replaced keeps the condition Paused that an update of a job has replaced. If the UID differs, the job was deleted
-// and created again, and replaced drops what is kept of the old job.
+// replaced adds to past the condition Paused that an update of a job has replaced. If the UID differs, the job was
+// deleted and created again, and replaced drops the past of the old job.
 func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	was, ok := old.(kinds.Object)
 	is, same := now.(kinds.Object)
@@ -88,8 +88,8 @@ func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	}
 }
 
-// podHandler publishes the topics of a changed pod: the topic of its job, the topic of nodes and, while the pod waits,
-// the topic of queues. It keeps pods that are being deleted.
+// podHandler publishes the topics of a changed pod: the topic of its job, the topic of nodes and, while the pod waits
+// for the t9k-scheduler, the topic of queues. It adds to past the pods that are being deleted.
 func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		if topics, err := jobOfPod(o); err == nil {
@@ -115,8 +115,8 @@ func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// warningHandler publishes the topics of the jobs whose pods warnings are about. If the cache does not have the pod
-// yet, podHandler publishes the topic later.
+// warningHandler publishes, for each warning about a pod, the topic of the pod's job. If the cache does not have the
+// pod yet, podHandler publishes the topic later.
 func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		e, ok := o.(*corev1.Event)
@@ -132,9 +132,9 @@ func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: publish, UpdateFunc: func(_, o any) { publish(o) }, DeleteFunc: func(o any) { publish(last(o)) }}
 }
 
-// notePod keeps a pod that is being deleted, if its job exists. Pods may outlive their job. Until the caches are
-// filled, it keeps the pods of all jobs, because the cache of the job may be filled later; then dropStray drops some
-// of them.
+// notePod adds to past a pod that is being deleted, unless its job no longer exists: pods may outlive their job. Until
+// the caches are filled, notePod cannot tell whether a job exists and adds the pods of all jobs. dropStray later drops
+// the pods of jobs that do not exist.
 func (c *Cache) notePod(o any) {
 	p, ok := o.(*corev1.Pod)
 	if !ok || p.DeletionTimestamp == nil {
@@ -154,7 +154,7 @@ func (c *Cache) notePod(o any) {
 	c.past.note(keys[0], p)
 }
 
-// dropStray drops the kept pods of jobs that do not exist.
+// dropStray drops the past of jobs that do not exist.
 func (c *Cache) dropStray() {
 	for _, key := range c.past.keys() {
 		if !c.exists(key) {
@@ -163,7 +163,7 @@ func (c *Cache) dropStray() {
 	}
 }
 
-// exists reports whether the cache has the job with a key of ownerOfPod.
+// exists reports whether the cache has the job to which a key of ownerOfPod refers.
 func (c *Cache) exists(key string) bool {
 	i := strings.LastIndexByte(key, '/')
 	c.mu.RLock()
@@ -226,8 +226,8 @@ func jobOfPod(o any) ([]string, error) {
 	return []string{JobTopic(p.Labels[batch.LabelJobKind], p.Namespace, p.Labels[batch.LabelJobName])}, nil
 }
 
-// ownerOfPod returns a key with the topic and the UID of the job that a pod belongs to: successive jobs of one name
-// have different keys.
+// ownerOfPod returns a key with the topic and the UID of the job that a pod belongs to. The UID tells successive jobs
+// of one name apart. ownerOfPod is the index function of byJob.
 func ownerOfPod(o any) ([]string, error) {
 	topics, err := jobOfPod(o)
 	p, ok := o.(*corev1.Pod)

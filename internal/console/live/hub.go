@@ -2,7 +2,7 @@ package live
 
 import "sync"
 
-// Topics of changes.
+// Topics of changes: of all jobs, of queues, PodGroups and waiting pods, and of nodes and pods.
 const (
 	TopicJobs   = "jobs"
 	topicQueues = "queues"
@@ -22,7 +22,7 @@ var (
 type hub struct {
 	mu   sync.Mutex
 	next int
-	// published counts the notices per topic.
+	// published counts the changes of each topic; the empty topic counts changes that affect all topics.
 	published map[string]uint64
 	// subscribers holds the channels by topic and subscription number. There are no subscriptions to the empty topic.
 	subscribers map[string]map[int]chan struct{}
@@ -70,7 +70,7 @@ func (v *View) Version(topics ...string) uint64 {
 	return n
 }
 
-// publish notifies the subscribers of a topic. The empty topic means all subscribers.
+// publish counts a change of a topic and notifies its subscribers. The empty topic means all topics.
 func (h *hub) publish(topic string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package live caches the cluster's objects for the console's pages and notifies them of changes. A View restricts the
-// cache to the rights of one user. The package neither computes view models nor renders. Start reading at Start.
+// Package live caches the cluster's objects for the console's pages and notifies the pages of changes. A View restricts
+// the cache to the rights of one user. The package neither computes view models nor renders. Start reading at Start.
 package live
 
 import (
@@ -51,8 +51,8 @@ const (
 	onNode  = "node"
 )
 
-// Start starts the caches with the rights of config. For resources that the user may not list in all namespaces, they
-// hold only objects of the given namespace. The caches stop when ctx ends; Wait waits for that.
+// Start starts the caches with the rights of config. If the user may not list a resource in all namespaces, its cache
+// holds only the objects in the given namespace. The caches stop when ctx ends; Wait waits for that.
 func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, error) {
 	c := &Cache{rows: map[string]view.JobRow{}, settled: make(chan struct{})}
 	if err := c.build(config); err != nil {
@@ -72,11 +72,11 @@ func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, 
 	return c, nil
 }
 
-// Settled returns a channel that is closed when every cache has first been filled with the objects that the user may
-// list.
+// Settled returns a channel that is closed when all caches have been filled for the first time with the objects that
+// the user may list.
 func (c *Cache) Settled() <-chan struct{} { return c.settled }
 
-// Wait waits until the caches have stopped after the end of their context.
+// Wait waits until the caches have stopped, which they do after the end of the context of Start.
 func (c *Cache) Wait() { c.running.Wait() }
 
 func (c *Cache) sources() []*source {

@@ -86,7 +86,8 @@ func job(namespace, name string, uid types.UID) *batch.GenericJob {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, ResourceVersion: "1"}}
 }
 
-// start starts a cache of an API server, and waits until it is filled. The cache stops at the end of the test.
+// start starts a cache of the objects of a, and waits until the cache is filled. The cache stops at the end of the
+// test.
 func start(t *testing.T, a *api, namespace string) *Cache {
 	t.Helper()
 	server := httptest.NewServer(a)
@@ -335,7 +336,8 @@ func TestPastPods(t *testing.T) {
 	}
 }
 
-// TestPastPodsTellWhenTheyWereDeleted verifies that a pod that was stopped by a pause does not look like a failed pod.
+// TestPastPodsTellWhenTheyWereDeleted verifies that a past pod shows when its deletion was requested, so that a pod
+// that a pause stopped does not look like a failed pod.
 func TestPastPodsTellWhenTheyWereDeleted(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}}
 	c.jobHandler(kindtest.Named("GenericJob")).OnAdd(job("red", "a", "one"), false)

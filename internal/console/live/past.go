@@ -17,8 +17,9 @@ type past struct {
 	mu         sync.Mutex
 	pods       map[string]map[types.UID]*corev1.Pod
 	conditions map[string][]batch.JobCondition
-	kept       int
-	// order holds the kept pods, oldest first. It may also contain pods that are no longer kept.
+	// kept is the number of pods in pods.
+	kept int
+	// order holds the pods in the order in which they were added. It may also contain pods that are no longer kept.
 	order []pastPod
 }
 
@@ -34,7 +35,7 @@ const (
 	maxConditions = 500
 )
 
-// note keeps a pod of a job.
+// note adds a pod of a job, or replaces its earlier version.
 func (p *past) note(key string, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,9 +62,9 @@ func (p *past) note(key string, pod *corev1.Pod) {
 	}
 }
 
-// asked returns a pod that shows when its deletion was requested. When the kubelet has confirmed that a pod has ended,
-// the pod does not show this, because its grace period is 0. asked then returns a copy with the deletion time and
-// grace period of last, the previous version of the pod, if there is one.
+// asked returns a version of pod that shows when its deletion was requested. The last version of a pod, in which the
+// kubelet confirms the end, does not show this: its grace period is 0. For it, asked returns a copy with the deletion
+// time and grace period of last, the previous version of the pod. If last is nil, asked returns pod.
 func asked(last, pod *corev1.Pod) *corev1.Pod {
 	if last == nil || pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds > 0 {
 		return pod
@@ -73,7 +74,7 @@ func asked(last, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// drop removes a pod if it is kept.
+// drop removes a pod if it is still kept. The caller holds the lock.
 func (p *past) drop(o pastPod) {
 	if p.pods[o.key][o.uid] == nil {
 		return
@@ -85,7 +86,7 @@ func (p *past) drop(o pastPod) {
 	}
 }
 
-// noteCondition keeps a former condition of a job.
+// noteCondition adds a former condition of a job.
 func (p *past) noteCondition(key string, c *batch.JobCondition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

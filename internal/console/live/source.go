@@ -22,7 +22,8 @@ type source struct {
 	group, plural, what string
 	client              rest.Interface
 	object              runtime.Object
-	// namespaced is true if a user may have the right to list the resource in one namespace only.
+	// namespaced is true if the resource is namespaced. A user may then have the right to list it in one namespace
+	// only.
 	namespaced bool
 	selector   fields.Selector
 	transform  cache.TransformFunc
@@ -41,8 +42,8 @@ type source struct {
 const retryInterval = 30 * time.Second
 
 // run watches the resource until ctx is done. It lists all namespaces, or only the given namespace if the user may not
-// list all of them. run calls settled when it knows what the user may list and the store holds these objects, and
-// changed when the rights of the user may have changed.
+// list all of them. run calls settled once the store holds the objects that the user may list, or once it knows that
+// the user may list none. It calls changed when the rights of the user may have changed.
 func (s *source) run(ctx context.Context, namespace string, settled, changed func()) {
 	for ctx.Err() == nil {
 		within, permitted := s.probe(ctx, namespace)
@@ -66,8 +67,8 @@ func (s *source) run(ctx context.Context, namespace string, settled, changed fun
 	}
 }
 
-// probe determines where the user may list the resource. within is empty if it is all namespaces. An error other than
-// Forbidden and NotFound counts as permitted, because the watch retries.
+// probe determines where the user may list the resource. within is the only namespace in which the user may list it;
+// empty for all namespaces. An error other than Forbidden and NotFound counts as permitted, because the watch retries.
 func (s *source) probe(ctx context.Context, namespace string) (within string, permitted bool) {
 	list := func(in string) error {
 		r := s.client.Get().Resource(s.plural).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec)
@@ -84,7 +85,8 @@ func (s *source) probe(ctx context.Context, namespace string) (within string, pe
 	return within, !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
 }
 
-// watch fills the store until ctx is done or the user is no longer permitted to list the resource.
+// watch fills the store until ctx is done, or until the API server refuses the resource or no longer serves it. It then
+// empties the store and reports all its objects as deleted.
 func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -130,7 +132,7 @@ func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	}
 }
 
-// list returns all objects of the store.
+// list returns all objects of the store; nil if there is no store.
 func list[T any](s *source) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -154,7 +156,7 @@ func indexed[T any](s *source, index, value string) []T {
 	return objects[T](found)
 }
 
-// keyed returns a list of the object with a key; the list is empty if the store does not have it.
+// keyed returns a list that holds the object with a key; an empty list if the store has no such object.
 func keyed[T any](s *source, key string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

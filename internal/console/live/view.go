@@ -27,7 +27,7 @@ type Rights interface {
 type Scope struct {
 	// All is true if the viewer may list the resource in all namespaces.
 	All bool
-	// In holds the checked namespaces in which the viewer may list the resource.
+	// In holds, for each checked namespace, whether the viewer may list the resource there.
 	In map[string]bool
 }
 
@@ -48,8 +48,8 @@ func (v *View) Subscribe(topics ...string) (notices <-chan struct{}, end func())
 	return v.cache.Subscribe(topics...)
 }
 
-// scope returns the scope in which the viewer may list a source. It checks the given namespaces or, if there are none,
-// all namespaces with objects.
+// scope returns the scope in which the viewer may list a source's resource. It checks the given namespaces or, if none
+// are given, all namespaces with objects.
 func (v *View) scope(s *source, namespaces ...string) Scope {
 	if v.rights == nil {
 		return Scope{All: true}
@@ -131,7 +131,7 @@ func (v *View) Job(kind *kinds.Kind, namespace, name string) *observed.Job {
 	return nil
 }
 
-// Input returns the cached objects that the page of a job needs.
+// Input returns the cached objects that the page of a job needs, as far as the viewer may see them.
 func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 	c := v.cache
 	in := &view.JobInput{Job: j, Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Waiting: v.Waiting(), Partial: len(v.Hidden(c.groups, c.pods)) > 0, Now: now,
@@ -177,7 +177,7 @@ func (v *View) addEvents(in *view.JobInput, topic string) {
 	}
 }
 
-// Pods returns the current pods of a job.
+// Pods returns the current pods of a job; nil if the viewer may not list the pods in its namespace.
 func (v *View) Pods(j *observed.Job) []*corev1.Pod {
 	if !v.scope(v.cache.pods, j.GetNamespace()).Includes(j.GetNamespace()) {
 		return nil
@@ -190,12 +190,12 @@ func keyOf(j *observed.Job) string {
 	return JobTopic(j.Kind.Name, j.GetNamespace(), j.GetName()) + "/" + string(j.GetUID())
 }
 
-// Waiting returns the pods that wait for the t9k-scheduler.
+// Waiting returns the visible pods that wait for the t9k-scheduler.
 func (v *View) Waiting() []*corev1.Pod {
 	return visible(v, v.cache.pods, indexed[*corev1.Pod](v.cache.pods, waiting, "yes"))
 }
 
-// Queues returns the cached objects that the page of queues needs.
+// Queues returns the visible objects that the page of queues needs.
 func (v *View) Queues() *view.QueuesInput {
 	c := v.cache
 	in := &view.QueuesInput{Queues: visible(v, c.queues, list[*scheduling.Queue](c.queues)), Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)),
@@ -206,7 +206,7 @@ func (v *View) Queues() *view.QueuesInput {
 	return in
 }
 
-// Nodes returns the cached objects that the page of nodes needs.
+// Nodes returns the visible objects that the page of nodes needs.
 func (v *View) Nodes() *view.NodesInput {
 	c := v.cache
 	return &view.NodesInput{Nodes: visible(v, c.nodes, list[*corev1.Node](c.nodes)), Pods: visible(v, c.pods, indexed[*corev1.Pod](c.pods, onNode, "yes")),

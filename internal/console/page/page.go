@@ -44,7 +44,7 @@ type Frame struct {
 	Where, User string
 	// Notice is a message about the last action of the user; empty if there is none.
 	Notice string
-	// Live is true if the page's address also has a stream of changes.
+	// Live is true if the address of the page also serves a stream of changes.
 	Live bool
 	// SignOut is true if the user can sign out. Bare is true for a page that is shown to users who are not signed in.
 	SignOut, Bare bool
@@ -70,7 +70,7 @@ type Section struct {
 // Renderer renders pages. It is safe for concurrent use.
 type Renderer struct {
 	sets sync.Pool
-	// version is a hash of the static files.
+	// version is a hash of the stylesheet and the script.
 	version string
 }
 
@@ -80,7 +80,7 @@ type set struct {
 	now time.Time
 }
 
-// New returns a renderer with the templates of all pages. It panics if one cannot be parsed.
+// New returns a renderer with the templates of all pages. It panics if a template cannot be parsed.
 func New() *Renderer {
 	r := &Renderer{version: version()}
 	first := r.parse()
@@ -149,8 +149,8 @@ func waited(row *view.JobRow) time.Duration {
 	return row.Waited(row.Ended)
 }
 
-// since returns an element with the age of a time, which the script keeps up to date. Without a clock, the text is
-// empty, so that a pushed section changes only if the time itself changes.
+// since returns an element with the age of a time, which the script keeps up to date. If s.now is zero, the text of the
+// element is empty, so that a pushed section changes only if the time t changes.
 func (s *set) since(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -171,6 +171,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
+// settled returns a duration that no longer changes; a dash if it is shorter than a second.
 func settled(d time.Duration) template.HTML {
 	if d < time.Second {
 		return `<span class="nil">–</span>`
@@ -195,7 +196,7 @@ func cells(n int) []float64 {
 	return all
 }
 
-// execute renders a template at a time. With a zero time, the script fills in the ages.
+// execute renders the template with a name. Ages are relative to now; if now is zero, the script fills them in.
 func (r *Renderer) execute(name string, data any, now time.Time) (string, error) {
 	s, _ := r.sets.Get().(*set)
 	defer r.sets.Put(s)
@@ -205,11 +206,12 @@ func (r *Renderer) execute(name string, data any, now time.Time) (string, error)
 		return "", fmt.Errorf("rendering %s: %w", name, err)
 	}
 	// Names, messages and logs can contain any character. The page's own markup contains none of the characters that
-	// this escapes.
+	// Directed escapes.
 	return escape.Directed(b.String()), nil
 }
 
-// Page renders a whole page. name is the name of the content's template.
+// Page renders a whole page. name is the name of the content's template, data is its model, and ages are relative to
+// now.
 func (r *Renderer) Page(f Frame, name string, data any, now time.Time) (string, error) {
 	content, err := r.execute(name, data, now)
 	if err != nil {
@@ -242,7 +244,7 @@ var sections = map[string][]string{
 	"queues": {"queues-all"}, "nodes": {"nodes-all"}, "submit": {"submit-numbers", "submit-result"},
 }
 
-// Sections renders the parts of a page that change.
+// Sections renders the parts of a page that change. name is the name of the page's template, and data is its model.
 func (r *Renderer) Sections(name string, data any) ([]Section, error) {
 	var all []Section
 	for _, part := range sections[name] {

@@ -150,8 +150,8 @@ var (
 	inline = regexp.MustCompile(`(?i)\s(on[a-z]+|style)\s*=|<style|<script(?: [^>]*)?>[^<]|javascript:|<!--`)
 )
 
-// TestHostileTextsAreShownAsText verifies that no text adds or changes a tag: it compares the tags of pages with the
-// tags of pages with harmless texts.
+// TestHostileTextsAreShownAsText verifies that no text adds a tag, an event handler or a control character to a page.
+// It compares the number of tags with that of the same page with harmless texts.
 func TestHostileTextsAreShownAsText(t *testing.T) {
 	harmless := models("mnist")
 	for _, text := range hostile {

@@ -40,12 +40,13 @@ func (s *visit) act(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// another returns the message that a job is not the one that the page showed, but a later one of the same name.
+// another returns the message that j is a later job with the name of the job that the page showed.
 func another(j *observed.Job) string {
 	return j.Ref() + " is another job than the page showed: that one was deleted, and another one has its name now. Look at it before you act on it."
 }
 
-// do performs an action. It returns the message for the user and the path of the next page.
+// do performs the action with a verb. name is for rerun and replicas for scale. do returns the message for the user and
+// the path of the next page.
 func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas string) (notice, to string, err error) {
 	path := view.JobPath(j.Kind, j.GetNamespace(), j.GetName())
 	action := view.ActionOf(j, verb)
@@ -76,7 +77,7 @@ func (s *visit) do(ctx context.Context, j *observed.Job, verb, name, replicas st
 	}
 }
 
-// manyPage asks the user to confirm an action on several jobs.
+// manyPage is the model of the page that asks the user to confirm an action on several jobs.
 type manyPage struct {
 	Verb, Title, Effect, Command string
 	Jobs                         []view.JobRow
@@ -89,7 +90,8 @@ type manyPage struct {
 // many lists the actions that support several jobs at once.
 var many = map[string]bool{"pause": true, "resume": true, "delete": true}
 
-// askMany asks the user to confirm an action on those of the selected jobs to which it applies.
+// askMany asks the user to confirm an action on the selected jobs. It leaves out jobs to which the action does not
+// apply.
 func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	verb := r.FormValue("verb")
@@ -179,7 +181,7 @@ func (s *visit) named(addresses []string) (jobs []*observed.Job, left []error) {
 	return jobs, left
 }
 
-// at returns the job whose page has a path; nil if there is no such job.
+// at returns the job whose page has the given path; nil if there is no such job or the caller may not see it.
 func (s *visit) at(path string) *observed.Job {
 	parts := strings.Split(path, "/") // "", "jobs", NAMESPACE, KIND, NAME
 	if len(parts) != 5 {

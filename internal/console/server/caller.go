@@ -30,7 +30,7 @@ type Reads interface {
 type Caller struct {
 	// Name is the user name that pages show; empty if the console has only one user.
 	Name string
-	// ID is equal for requests whose callers have the same rights and may share a stream.
+	// ID identifies the rights of the caller. Callers with equal IDs may share a stream.
 	ID string
 	// Rights reports what the caller may list; nil if the caller has the rights of the console itself.
 	Rights live.Rights
@@ -88,8 +88,8 @@ func (s *Server) handle(pattern string, f func(*visit, http.ResponseWriter, *htt
 	})
 }
 
-// guard returns a context that is cancelled when the caller may no longer have a stream. logsOf is the namespace of
-// the stream's logs; empty if it has none. The caller of guard must call the CancelFunc.
+// guard returns a context that is cancelled when the caller may no longer have a stream. logsOf is the namespace of the
+// stream's logs; empty if the stream has no logs. The caller of guard must call the CancelFunc.
 func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	if s.Standing == nil {
@@ -115,7 +115,7 @@ func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, cont
 // noticeCookie returns the name of the cookie that carries a message to the next page.
 func (c *Caller) noticeCookie() string { return c.Cookie + "-notice" }
 
-// leaveNotice stores a message in a cookie for the next page.
+// leaveNotice stores a message of at most 2000 bytes in a cookie for the next page.
 func (c *Caller) leaveNotice(w http.ResponseWriter, text string) {
 	c.setNotice(w, url.QueryEscape(text[:min(len(text), 2000)]), 60)
 }

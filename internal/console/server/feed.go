@@ -22,8 +22,8 @@ const (
 	keepAlive = 20 * time.Second
 )
 
-// feeds holds the event streams of pages by caller and address. Viewers of one address whose Caller.ID is equal share
-// a feed, so that a change is rendered once for all of them.
+// feeds holds the event streams of pages by caller and address. Viewers of one address with equal Caller.ID share a
+// feed, so that each change is rendered once for all of them.
 type feeds struct {
 	mu   sync.Mutex
 	open map[string]*feed
@@ -47,18 +47,19 @@ func (s *Server) Close() {
 	s.feeds.running.Wait()
 }
 
-// feed is the event stream of one page. It runs while it has viewers; it does not depend on the viewer who started it.
+// feed is the event stream of one page. It runs while it has viewers, even after the viewer who started it has left.
 type feed struct {
 	// address is the address of the page. key is the key of the feed in feeds: Caller.ID and the address.
 	address, key string
 	// start starts the feed; each viewer calls it, and only the first call has an effect.
 	start func()
-	// joined is the number of viewers. It is guarded by the mutex of feeds.
+	// joined is the number of viewers. The mutex of feeds guards it.
 	joined int
 	stop   context.CancelFunc
 
 	mu sync.Mutex
-	// content is the content of the newest viewer, whose token expires last.
+	// content is the content of the newest viewer. Its functions use the token of this viewer, which probably expires
+	// last.
 	content content
 	// sections are the sections that the viewers have.
 	sections []page.Section
@@ -93,8 +94,9 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 	}
 }
 
-// join adds a viewer to the feed of an address and a caller. The first message contains all sections, because the page
-// may have been rendered some time ago. After Close, join returns nil.
+// join adds a viewer to the feed of an address and a caller, and returns the channel of the messages to the viewer. The
+// first message contains all sections, because the page may have been rendered some time ago. After Close, join returns
+// nil.
 func (s *visit) join(ctx context.Context, address string, c content) (*feed, chan []byte) {
 	f := s.feedOf(ctx, address, c)
 	if f == nil {
@@ -113,8 +115,8 @@ func (s *visit) join(ctx context.Context, address string, c content) (*feed, cha
 	return f, messages
 }
 
-// feedOf returns the feed of an address and a caller and adds one to its viewers; nil after Close. The caller of feedOf
-// must start the feed.
+// feedOf returns the feed of an address and a caller, and increments joined; nil after Close. The caller of feedOf must
+// call start.
 func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
@@ -131,7 +133,7 @@ func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 		f = &feed{address: address, key: key, viewers: map[chan []byte]bool{}, stop: stop}
 		f.start = sync.OnceFunc(func() { s.begin(ctx, f) })
 		s.feeds.open[key] = f
-		s.feeds.running.Add(1) // Close has not set closed yet, so it does not wait yet
+		s.feeds.running.Add(1) // Close has not set closed yet, so Close does not wait yet
 	}
 	f.joined++
 	f.mu.Lock()
@@ -147,7 +149,7 @@ func (f *feed) shown() content {
 	return f.content
 }
 
-// begin renders a feed for the first time and updates it until it is stopped.
+// begin renders a feed for the first time, and starts a goroutine that updates the feed until it is stopped.
 func (s *visit) begin(ctx context.Context, f *feed) {
 	notices, end := s.Cache.Subscribe(f.shown().topics...)
 	f.sections = s.rendered(f).sections
@@ -171,8 +173,9 @@ func (s *visit) leave(f *feed, messages chan []byte) {
 	}
 }
 
-// run renders a feed after each change. If the caller's rights can change, it also renders at the interval at which
-// they are checked. It sends only the differences.
+// run renders a feed after each change, and every refreshInterval while the content depends on the current time. If the
+// caller's rights can change, run also renders at the interval at which they are checked. It sends only the
+// differences.
 func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	// next is the earliest time of the next rendering.
 	var next time.Time
@@ -212,7 +215,8 @@ func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	}
 }
 
-// dismiss disconnects all viewers. Their browsers reconnect and then get the error.
+// dismiss disconnects all viewers. Their browsers reconnect, and the server then answers with an error, because the
+// page no longer exists for them.
 func (f *feed) dismiss() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,8 +239,8 @@ func (f *feed) release() {
 	}
 }
 
-// update sends the viewers the changes relative to the sections that they have. It disconnects a viewer that does not
-// keep up; the browser then reconnects.
+// update sends the viewers the changes relative to the sections that they have. If a viewer does not keep up, update
+// disconnects the viewer, whose browser then reconnects.
 func (f *feed) update(now []page.Section) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

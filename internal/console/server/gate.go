@@ -21,7 +21,8 @@ import (
 // Gate admits the browser of one user on this machine. It exchanges a one-time token in the first URL for a cookie. It
 // checks the Host and Origin headers, so that other web pages and DNS rebinding cannot get in.
 type Gate struct {
-	// host is the address HOST:PORT of the console, and alias is another address of it.
+	// host is the address HOST:PORT of the console. alias is its address under the name localhost, which redirects to
+	// host.
 	host, alias string
 	cookie      string
 	// printer is the command that prints new URLs.
@@ -33,7 +34,7 @@ type Gate struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// token is the token that opens the next session; empty after it was used.
+	// token is the only token if there is no key; empty after it was used. session is the value of the session cookie.
 	token   string
 	session string
 	// used holds the used tokens of the key that have not expired, with the times when they were issued.
@@ -60,16 +61,16 @@ func (l *Local) Admit(w http.ResponseWriter, r *http.Request) *Caller {
 	return &Caller{Objects: l.Objects, Core: l.Core, Cookie: l.cookie}
 }
 
-// NewGate returns a gate for the address HOST:PORT of the server. port makes the cookie's name unique, because browsers
-// send cookies to all ports of a host. Requests under the name localhost are redirected to the address: TensorBoards
-// are served under that name, and must not receive the cookie.
+// NewGate returns a gate with one token, for the address HOST:PORT of the server. The cookie's name contains port,
+// because browsers send cookies to all ports of a host. The gate redirects requests under the name localhost to the
+// address: TensorBoards are served under that name and must not receive the cookie.
 func NewGate(port, host string) *Gate {
 	return &Gate{host: net.JoinHostPort(host, port), alias: net.JoinHostPort(forward.Host, port), cookie: "t9k-" + port, printer: "t9k ui",
 		token: secret(), session: secret(), since: time.Now(), now: time.Now}
 }
 
-// NewKeyGate returns a gate for one-time tokens that are issued with a key from now on. The session cookie remains
-// valid after a restart of the console. printer is the command that prints addresses with tokens.
+// NewKeyGate returns a gate for one-time tokens that are issued with a key from now on. Session cookies remain valid
+// after a restart of the console with the same key. printer is the command that prints addresses with tokens.
 func NewKeyGate(key ticket.Key, printer, port, host string) *Gate {
 	g := NewGate(port, host)
 	g.token, g.session = "", base64.RawURLEncoding.EncodeToString(key.Derive("session"))
@@ -77,8 +78,8 @@ func NewKeyGate(key ticket.Key, printer, port, host string) *Gate {
 	return g
 }
 
-// redeem consumes a token and reports whether it was valid. A token is valid once, until TokenLifetime after it was
-// issued.
+// redeem consumes a token and reports whether the token was valid. A token is valid once, for TokenLifetime after its
+// issue.
 func (g *Gate) redeem(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +113,7 @@ func secret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// admit reports whether a request is admitted. If it is not, admit has written the response.
+// admit reports whether a request is admitted. If it returns false, it has written the response.
 func (g *Gate) admit(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Host == g.alias && r.Method == http.MethodGet:

@@ -23,9 +23,13 @@ import (
 // History reads the archive on behalf of one caller. An error of type *archive.Refusal reports an invalid request, a
 // missing record or a missing right.
 type History interface {
+	// Jobs returns the jobs that a query selects, newest first.
 	Jobs(ctx context.Context, q *archive.JobQuery) (*archive.JobList, error)
+	// Job returns a job with all its records except its logs.
 	Job(ctx context.Context, uid string) (*archive.JobDetails, error)
+	// Logs returns the archived logs of a replica of a job. An empty replica means all replicas.
 	Logs(ctx context.Context, uid, replica string) (*archive.LogList, error)
+	// Usage returns the usage that a query selects.
 	Usage(ctx context.Context, q *archive.UsageQuery) (*archive.UsageList, error)
 }
 
@@ -56,8 +60,8 @@ func (s *Server) handleHistory() {
 	}
 }
 
-// historyProblem answers a request that failed before any part of the response was sent. It does nothing if err is
-// nil.
+// historyProblem answers a request with err. No part of the response may have been sent. historyProblem does nothing if
+// err is nil.
 func (s *visit) historyProblem(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *archive.Refusal
 	switch {
@@ -156,10 +160,10 @@ func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// logsOf returns the logs of the replica that a request selects, and its selection.
+// logsOf returns the logs of the replica that a request selects, and what else the request selects.
 func logsOf(h History, r *http.Request) (list *archive.LogList, selected view.ArchivedLogs, err error) {
 	q := r.URL.Query()
-	attempt, _ := strconv.Atoi(q.Get("attempt")) // any other value selects all attempts
+	attempt, _ := strconv.Atoi(q.Get("attempt")) // an invalid number selects all attempts
 	selected = view.ArchivedLogs{Replica: q.Get("replica"), Attempt: max(0, attempt), Pod: q.Get("pod")}
 	list, err = h.Logs(r.Context(), r.PathValue("uid"), selected.Replica)
 	return list, selected, err
@@ -229,7 +233,7 @@ func attachment(w http.ResponseWriter, kind, name string) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 }
 
-// usageOf returns the usage sums that a request selects.
+// usageOf returns the usage that a request selects, with the filter, the query and the problem of the filter.
 func usageOf(h History, r *http.Request, now time.Time) (f view.UsageFilter, q archive.UsageQuery, list *archive.UsageList, problem string, err error) {
 	f = view.ParseUsageFilter(r.URL.Query())
 	q, problem = f.Query(now)

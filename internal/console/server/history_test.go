@@ -20,7 +20,7 @@ import (
 )
 
 // rights holds the resources that a user may get, such as "genericjobs in ns". The empty namespace stands for all
-// namespaces.
+// namespaces. With the key "broken", each question fails.
 type rights map[string]bool
 
 func (r rights) MayGet(_ context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error) {
@@ -72,7 +72,7 @@ func TestHistoryPagesShowWhatTheirCallerMayGet(t *testing.T) {
 	for _, c := range []struct {
 		user, path string
 		code       int
-		// has and lacks hold words separated by spaces.
+		// has and lacks hold texts separated by spaces. In has, &#32; stands for a space within a text.
 		has, lacks string
 	}{
 		{"nobody", "/history", ok, "You see the jobs of the namespaces", "user-blue user-red"},

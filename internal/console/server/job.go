@@ -70,9 +70,9 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 // readTime is the longest time that a page waits for a manifest.
 const readTime = 10 * time.Second
 
-// manifests returns a function that returns the text of manifestText for a job, or the reason why the job cannot be
-// read. The function reads the job from the API server again when its generation, labels or annotations change. ctx
-// must outlive the page.
+// manifests returns a function that returns the text of manifestText for a job, or an error as a YAML comment. The
+// function caches the text, and reads the job from the API server again only when its generation, labels or annotations
+// have changed. ctx must outlive the page.
 func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) string {
 	version, text := "", ""
 	return func(j *observed.Job) string {
@@ -92,7 +92,7 @@ func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) 
 }
 
 // manifestText returns the manifest of a stored job as YAML or, if asPods is true, the objects that the operator
-// creates from it. If it cannot, it returns the reason as a YAML comment.
+// creates from the manifest. If an error occurs, manifestText returns the error as a YAML comment.
 func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, asPods bool) string {
 	submitted := steer.Manifest(raw)
 	var text string

@@ -55,7 +55,7 @@ func (e *events) sendText(name, text string) error {
 	return e.send(name, data)
 }
 
-// keyOf returns the key of a pod in event IDs.
+// keyOf returns the key of a pod in event IDs, a short hash of its UID.
 func keyOf(pod types.UID) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(pod)) // never fails
@@ -72,7 +72,7 @@ func idOf(positions map[types.UID]podlog.Position) string {
 	return strings.Join(parts, "~")
 }
 
-// parsePositions parses the result of idOf. It skips malformed parts.
+// parsePositions parses the result of idOf. It skips malformed parts, and returns at most 2*view.ShownLogs positions.
 func parsePositions(id string) map[string]podlog.Position {
 	all := map[string]podlog.Position{}
 	for part := range strings.SplitSeq(id, "~") {

@@ -37,7 +37,7 @@ type logPod struct {
 	replica        string
 	index, attempt int
 	container      string
-	// init is true if container is an init container that failed, so that the main container has no log.
+	// init is true if container is an init container that failed. The main container then has no log.
 	init bool
 }
 
@@ -68,7 +68,7 @@ func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 	var all []logPod
 	for _, p := range s.Cache.Pods(j) {
 		role := p.Labels[batch.LabelReplicaType]
-		rank, _ := strconv.Atoi(p.Labels[batch.LabelReplicaRank]) // the operator writes both numbers
+		rank, _ := strconv.Atoi(p.Labels[batch.LabelReplicaRank]) // the operator writes rank and attempt as numbers
 		attempt, _ := strconv.Atoi(p.Labels[batch.LabelReplicaAttempt])
 		l := logPod{pod: p, replica: role + "-" + strconv.Itoa(rank), attempt: attempt, container: containers[role]}
 		l.index = index[l.replica]
@@ -115,8 +115,8 @@ func (p *logPod) ended() bool {
 
 func (p *logPod) failed() bool { return observed.End(p.pod).Failed }
 
-// source returns the LogSource of the log. Its lines have the name of the log if the page shows several replicas, or
-// if the log is that of an init container.
+// source returns the LogSource of the log. Its lines bear the name of the log if several is true, which means that the
+// page shows several replicas, or if the container is an init container.
 func (p *logPod) source(several bool) *view.LogSource {
 	s := &view.LogSource{Colour: view.ColourOf(p.index)}
 	if several || p.init {
@@ -174,7 +174,7 @@ func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// addAttempts adds links to the logs of attempts to a page, including archived logs of earlier attempts.
+// addAttempts adds links to the logs of attempts to a page. The links include archived logs of earlier attempts.
 func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.LogsPage) {
 	present, inAnyState := "", p.Filter
 	inAnyState.State = ""
@@ -208,7 +208,8 @@ func (s *visit) keptOf(ctx context.Context, j *observed.Job) (*archive.JobDetail
 	return h.Job(ctx, string(j.GetUID()))
 }
 
-// firstLines returns the last lines of a few replicas in the order of their timestamps, for a page without the script.
+// firstLines returns the last lines of the logs of pods in the order of their timestamps, for a page without the
+// script.
 func (s *visit) firstLines(ctx context.Context, pods []logPod, several bool) []view.LogLine {
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()

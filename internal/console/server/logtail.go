@@ -20,8 +20,8 @@ import (
 
 // Limits of a stream of logs.
 const (
-	// allTail is the largest number of lines with which a stream begins, for all replicas together. If there are many
-	// replicas, each has at least minTail lines.
+	// allTail is the largest number of lines with which a stream begins, for all replicas together. minTail is the
+	// smallest number of lines for one replica.
 	allTail, minTail = 100_000, 100
 	// flushInterval is how long lines are collected before they are sent. maxLinesPerMessage is the largest number of
 	// lines that are sent together.
@@ -35,8 +35,8 @@ const (
 )
 
 // logStream sends the lines of the selected pods as they are written, including pods that are created later, until the
-// job finishes. The parameter after is the ID of the last event that the viewer has received: the stream continues
-// after it.
+// job finishes. The parameter after is the ID of the last event that the viewer has received. The stream continues
+// after this event.
 func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
@@ -76,9 +76,9 @@ type logTail struct {
 	filter view.LogFilter
 	// after holds the positions up to which the viewer already has logs, by keyOf of their pods.
 	after map[string]podlog.Position
-	// readers holds the reader of each existing pod, by UID.
+	// readers holds the readers of the selected pods, and the readers of earlier pods that have not finished, by UID.
 	readers map[types.UID]*logReader
-	// shown holds whether a replica is shown. Replicas above the limit are not.
+	// shown holds, by name, whether a replica is shown. At most view.ShownLogs replicas are.
 	shown map[string]bool
 	// positions holds the positions up to which logs have been sent, by UID of their pods.
 	positions map[types.UID]podlog.Position
@@ -104,11 +104,11 @@ type logReader struct {
 	// end closes ended when the container has terminated. done is closed when the log has been read completely.
 	ended, done chan struct{}
 	end         func()
-	// abandon is called when the pod no longer exists.
+	// abandon lets the reader end within goneTime. It is called when the pod was deleted or is no longer selected.
 	abandon func()
 }
 
-// begin starts the readers of the existing pods. It merges the lines that their logs already have by time.
+// begin starts the readers of the existing pods. It merges, by time, the lines that their logs already have.
 func (t *logTail) begin(ctx context.Context) {
 	readers := t.look()
 	var backlogs []<-chan logItem
@@ -131,7 +131,7 @@ func (t *logTail) begin(ctx context.Context) {
 }
 
 // look updates the readers from the current pods, and returns readers for new pods, which the caller must start. It
-// signals the readers of pods that have ended or were deleted, and removes readers of deleted pods that have finished.
+// tells readers when their pods have ended, and calls forget for the other pods.
 func (t *logTail) look() (begun []*logReader) {
 	if now := t.present(); now != nil {
 		t.job = now
@@ -169,8 +169,8 @@ func (t *logTail) look() (begun []*logReader) {
 	return begun
 }
 
-// rank returns 0 for a pod whose log the viewer already has or whose replica is shown, and 1 for any other pod, so
-// that the other pods are sorted last.
+// rank returns the sort key by which look puts some pods first: 0 for a pod whose log the viewer already has or whose
+// replica is shown, and 1 for any other pod.
 func (t *logTail) rank(p *logPod) int {
 	if _, known := t.after[keyOf(p.pod.UID)]; known || t.shown[p.replica] {
 		return 0
@@ -194,7 +194,8 @@ func (t *logTail) shows(replica string) bool {
 	return shown
 }
 
-// forget abandons the readers of deleted pods, and removes those that have finished.
+// forget abandons the readers of pods that are not in present, because they were deleted or the filter no longer
+// selects them. It removes the readers that have finished.
 func (t *logTail) forget(present map[types.UID]bool) {
 	for uid, r := range t.readers {
 		if present[uid] {
@@ -232,7 +233,7 @@ func (t *logTail) start(ctx context.Context, r *logReader) {
 	})
 }
 
-// read reads a log until the container has terminated and everything is read.
+// read reads a log until the container has terminated and the whole log has been read.
 func (t *logTail) read(ctx context.Context, r *logReader) {
 	defer close(r.done)
 	source := r.source(r.several)
@@ -332,8 +333,8 @@ func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}
 	}
 }
 
-// idle sends the end of the stream if no more lines can come, and otherwise keeps the connection alive. It is called
-// while there are no lines. quiet is when the last message was sent.
+// idle is called while there are no lines to send. It ends the stream if no more lines can come, and otherwise keeps
+// the connection alive. quiet is the time of the last message.
 func (t *logTail) idle(out *events, quiet *time.Time) (ended bool, err error) {
 	if why, over := t.over(); over && len(t.lines) == 0 {
 		return true, out.send("end", []byte(why))

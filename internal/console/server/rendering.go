@@ -7,8 +7,8 @@ import (
 	"tensorstack.dev/batch/internal/console/page"
 )
 
-// renderings caches the latest rendering of each page by address and scope. Users with the same scope share it, so a
-// change that a hundred users see is rendered once.
+// renderings caches the latest rendering of each page by address and scope. Users with the same scope share a
+// rendering, so a change that a hundred users see is rendered once.
 type renderings struct {
 	mu     sync.Mutex
 	newest map[string]*rendering
@@ -16,7 +16,7 @@ type renderings struct {
 
 // rendering is a rendering of the parts of a page that change.
 type rendering struct {
-	// version is the version of the cache, and began the time, at which the rendering started.
+	// version is the version of the cache when the rendering started, and began is the time of the start.
 	version uint64
 	began   time.Time
 	once    sync.Once
@@ -26,12 +26,12 @@ type rendering struct {
 	gone bool
 	// took is the duration of the rendering.
 	took time.Duration
-	// private is true if the user's rights changed during the rendering, so that it must not be shared.
+	// private is true if the user's rights changed during the rendering. Other users must not see a private rendering.
 	private bool
 }
 
-// current returns the cached rendering for a key if it has this version and is not older than half of refreshInterval.
-// Otherwise it returns a new, empty rendering and removes expired ones.
+// current returns the cached rendering for a key if it has the given version and is not older than half of
+// refreshInterval. Otherwise current caches and returns a new, empty rendering, and removes expired renderings.
 func (r *renderings) current(key string, version uint64, now time.Time) *rendering {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *visit) rendered(f *feed) *rendering {
 	return r
 }
 
-// render renders the parts of a page that change.
+// render renders the parts of a page that change into r, and returns r.
 func (s *visit) render(c content, r *rendering) *rendering {
 	data := c.make(r.began)
 	if data == nil {

@@ -30,7 +30,8 @@ type Options struct {
 	// Boards opens TensorBoards at addresses of the user's machine; nil if the console runs on another machine.
 	// Server.Close closes them.
 	Boards *forward.Boards
-	// API serves the archive below /api/v1; nil if there is no archive. It gets the caller of a request from CallerOf.
+	// API serves the archive below /api/v1; nil if there is no archive. It can get the caller of a request from
+	// CallerOf.
 	API http.Handler
 	// History returns the archive with the rights of a caller; nil if there is no archive.
 	History func(*Caller) (History, error)
@@ -59,7 +60,7 @@ func New(o Options) *Server {
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/stream", (*visit).logStream)
 	s.handle("GET /jobs/{namespace}/{kind}/{name}/logs/download", (*visit).logDownload)
 	s.handle("GET /act", (*visit).askMany)
-	// POST, because many proxies do not accept a URL with the addresses of 200 jobs.
+	// The page uses POST, because many proxies do not accept a URL with the addresses of 200 jobs.
 	s.handle("POST /act/ask", (*visit).askMany)
 	s.handle("POST /act", (*visit).actMany)
 	s.handle("GET /queues", (*visit).queues)
@@ -77,7 +78,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// ServeHTTP serves admitted requests.
+// ServeHTTP implements http.Handler. It serves only requests that Admission admits.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	headers(w.Header())
 	caller := s.Admission.Admit(w, r)
@@ -98,7 +99,8 @@ func headers(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// staticFiles serves the stylesheet and the script, whose URLs change with their contents.
+// staticFiles serves the files below /static/. A URL with a query changes with the content of its file, so browsers may
+// cache the response.
 func staticFiles() http.Handler {
 	files := http.StripPrefix("/static/", http.FileServerFS(page.Static()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +117,7 @@ type content struct {
 	// template is the name of the content's template. topics are the topics of changes that affect the content.
 	template string
 	topics   []string
-	// make returns the view model; nil if its object was deleted or may no longer be seen.
+	// make returns the view model; nil if its object was deleted or the viewer may no longer see the object.
 	make func(now time.Time) any
 	// timeDependent reports whether the content depends on the current time.
 	timeDependent func() bool
@@ -152,7 +154,7 @@ func (s *visit) show(w http.ResponseWriter, r *http.Request, c content) {
 	s.write(w, r, http.StatusOK, f, c.template, data)
 }
 
-// write renders and sends a page.
+// write renders a page and sends it with a status code. name is the name of its template, and data the model.
 func (s *visit) write(w http.ResponseWriter, r *http.Request, code int, f page.Frame, name string, data any) {
 	f.Where, f.User, f.SignOut = s.Where, s.Name, s.SignOut
 	html, err := s.pages.Page(f, name, data, time.Now())

@@ -34,7 +34,8 @@ func (s *visit) submitForm(w http.ResponseWriter, r *http.Request) {
 	s.showSubmit(w, r, http.StatusOK, &view.SubmitInput{Namespace: s.submitTo(r.URL.Query().Get("ns"))})
 }
 
-// submitTo returns the namespace for objects whose manifests have none.
+// submitTo returns the namespace for objects whose manifests have none: the chosen one, the namespace of the server, or
+// else "default".
 func (s *visit) submitTo(chosen string) string {
 	for _, namespace := range []string{strings.TrimSpace(chosen), s.Namespace} {
 		if namespace != "" {
@@ -131,8 +132,8 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	return in
 }
 
-// render adds the objects that the operator would create for a job. It stops when their text reaches the limit or when
-// an object cannot be rendered, and returns the size of the text.
+// render adds to o the objects that the operator would create for its job. It stops when their text reaches limit bytes
+// or when an object cannot be rendered. It returns the size of the text.
 func render(o *view.Submitted, limit int) int {
 	size := 0
 	o.More = o.Job.Replicas()
@@ -172,8 +173,9 @@ func refs(all []submit.Created) string {
 	return strings.Join(names, ", ")
 }
 
-// pathOf returns the path of the job's page if exactly one job was created and the cache has it, the path of the page
-// Submit if no job was created, and otherwise the path of the list of jobs.
+// pathOf returns the path of the next page: the page Submit if no job was created, and the list of jobs if several
+// were. If one job was created, pathOf waits until the cache has the job and returns the path of its page; after
+// appearTime, it returns the list of jobs.
 func (s *visit) pathOf(ctx context.Context, created []submit.Created) string {
 	var jobs []submit.Created
 	for _, c := range created {

@@ -26,7 +26,7 @@ spec:
 
 func manifestOf(name string) string { return strings.ReplaceAll(valid, "NAME", name) }
 
-// submits posts a form to the page Submit.
+// submits posts a form to the page Submit. header holds pairs of names and values.
 func submits(s *Server, cookies []*http.Cookie, form url.Values, header ...string) (code int, body string) {
 	r := httptest.NewRequest(http.MethodPost, "/submit", strings.NewReader(form.Encode()))
 	r.Host = host
@@ -43,8 +43,8 @@ func submits(s *Server, cookies []*http.Cookie, form url.Values, header ...strin
 	return w.Code, html.UnescapeString(w.Body.String())
 }
 
-// TestBadManifestsGetTheirErrors verifies that neither checking nor running a bad manifest sends a request to the
-// cluster: the console of this test has no clients.
+// TestBadManifestsGetTheirErrors verifies that checking and running a bad manifest show its errors and offer no button
+// to run it. Neither sends a request to the cluster: the console of this test has no clients.
 func TestBadManifestsGetTheirErrors(t *testing.T) {
 	s := forbidden(t)
 	cookies := enter(t, s)

@@ -57,8 +57,9 @@ func open(box cipher.AEAD, purpose, text string, value any) bool {
 	return json.Unmarshal(data, value) == nil
 }
 
-// cookie returns a cookie of the sign-in. Browsers send it on navigations from other sites, such as a redirect from the
-// provider, but not with other cross-site requests (SameSite=Lax).
+// cookie returns a cookie of the sign-in. age is its lifetime in seconds; a negative age deletes it. Browsers send it
+// on navigations from other sites, such as a redirect from the provider, but not with other cross-site requests
+// (SameSite=Lax).
 func (s Site) cookie(name, value string, age int) *http.Cookie {
 	return &http.Cookie{Name: s.Cookie + name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode}
 }
@@ -82,8 +83,8 @@ func (s *SignIn) Token(r *http.Request, site Site) string {
 	return token
 }
 
-// remember sets the session cookies and deletes remaining cookies of an earlier session. It returns an error if the
-// token is too large.
+// remember sets the session cookies, which expire at until, and deletes the remaining cookies of an earlier session. It
+// returns an error if the sealed token is too large.
 func remember(w http.ResponseWriter, r *http.Request, site Site, sealed string, until time.Time) error {
 	if len(sealed) > maxParts*partSize {
 		return fmt.Errorf("the token is too large for cookies: it takes %d bytes and not %d at most. Fewer groups in it would help", len(sealed), maxParts*partSize)
@@ -109,8 +110,8 @@ func forget(w http.ResponseWriter, r *http.Request, site Site) {
 
 const browserCookie = "-browser"
 
-// browserOf returns the secret that binds sign-ins to this browser, and sets it as a cookie. All tabs share the secret,
-// so several tabs can sign in at the same time.
+// browserOf returns the secret that binds sign-ins to the browser of a request, and sets the secret as a cookie. All
+// tabs share the secret, so several tabs can sign in at the same time.
 func browserOf(w http.ResponseWriter, r *http.Request, site Site) string {
 	secret := rand.Text()
 	if c, err := r.Cookie(site.Cookie + browserCookie); err == nil && len(c.Value) == len(secret) {

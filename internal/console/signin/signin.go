@@ -33,7 +33,8 @@ type Options struct {
 	ExtraScopes []string
 	// Client is the HTTP client for requests to the provider.
 	Client *http.Client
-	// Accepts returns ErrRefused if the cluster does not accept a token.
+	// Accepts returns nil if the cluster accepts a token, ErrRefused if the cluster refuses it, and another error if
+	// the cluster cannot be asked.
 	Accepts func(ctx context.Context, token string) error
 	// Where is the name of the cluster on pages.
 	Where string
@@ -91,7 +92,7 @@ const (
 	maxReturn = 600
 )
 
-// New returns a SignIn.
+// New returns a SignIn. It does not contact the provider.
 func New(o Options) (*SignIn, error) {
 	box, err := newBox(o.ClientSecret)
 	if err != nil {
@@ -116,8 +117,9 @@ func (s *SignIn) Serve(w http.ResponseWriter, r *http.Request, site Site) bool {
 	return true
 }
 
-// Ask answers an unauthenticated request. It redirects page navigations to the provider and refuses requests of scripts
-// and programs.
+// Ask answers an unauthenticated request. It redirects the browser to the provider if the request opens a page. If the
+// request submits a form, it shows a page that says that the session has ended. It refuses requests of scripts and
+// programs.
 func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
 	mode, html := r.Header.Get("Sec-Fetch-Mode"), strings.Contains(r.Header.Get("Accept"), "text/html")
 	opens := mode == "navigate" || mode == "" && html
@@ -139,7 +141,7 @@ func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
 		s.showMessage(w, http.StatusServiceUnavailable, "You cannot sign in now", "The provider "+s.Issuer+" cannot be reached: "+err.Error())
 		return
 	}
-	// The path cannot begin with two slashes, because the redirect would then go to another host.
+	// The path must not begin with two slashes, because the redirect would then go to another host.
 	back := (&url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, `/\`), RawQuery: r.URL.RawQuery}).String()
 	if len(back) > maxReturn {
 		back = "/"
@@ -148,7 +150,7 @@ func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
 	http.Redirect(w, r, s.client(p, site).AuthCodeURL(seal(s.box, "state", a), oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), http.StatusFound)
 }
 
-// attempt is the state of a sign-in that is needed when the browser returns. The provider passes it back as the
+// attempt is the state of a sign-in that the callback needs. The provider passes the sealed attempt back as the
 // parameter state.
 type attempt struct {
 	Verifier, Nonce string
@@ -164,8 +166,8 @@ func (s *SignIn) client(p *provider, site Site) *oauth2.Config {
 		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, s.ExtraScopes...)}
 }
 
-// provider returns the discovery document of the issuer. It fetches the document once; after a failure, it tries
-// again, at the earliest after retryAfter.
+// provider returns the discovery document of the issuer. It fetches the document once. After a failure, it returns the
+// same error for retryAfter before it tries again.
 func (s *SignIn) provider(ctx context.Context) (*provider, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// newSignIn returns a SignIn with a provider whose discovery document has only the required fields.
+// newSignIn returns a SignIn with a provider that serves only a short discovery document and refuses every code.
 func newSignIn(t *testing.T) (*SignIn, Site) {
 	t.Helper()
 	var issuer *httptest.Server

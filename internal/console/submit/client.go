@@ -29,7 +29,7 @@ type Client struct {
 	Manager string
 }
 
-// Created is an object that was created. Kind is nil unless it is a job.
+// Created is an object that was created. Kind is nil unless the object is a job.
 type Created struct {
 	Kind            *kinds.Kind
 	Namespace, Name string
@@ -45,7 +45,8 @@ type target struct {
 }
 
 // Try sends all objects of a draft without errors to the API server as a server-side dry run, so that admission, quotas
-// and the user's rights apply. Refusals become errors of the draft. The returned error is not caused by the manifest.
+// and the user's rights apply. It adds refusals to the errors of the draft. It returns only errors that the manifest
+// does not cause.
 func (c Client) Try(ctx context.Context, d *Draft) error {
 	_, err := c.try(ctx, d)
 	return err
@@ -71,9 +72,9 @@ func (c Client) try(ctx context.Context, d *Draft) ([]target, error) {
 	return targets, nil
 }
 
-// Create creates the objects of a draft. It creates jobs last, because they may need the other objects. If the API
-// server would refuse an object, the draft gets errors and no object is created. After an error, some objects may have
-// been created.
+// Create creates the objects of a draft. It creates jobs last, because they may need the other objects. It first tries
+// all objects: if the API server would refuse one, Create adds errors to the draft and creates nothing. If Create
+// returns an error, it also returns the objects that were created before.
 func (c Client) Create(ctx context.Context, d *Draft) ([]Created, error) {
 	targets, err := c.try(ctx, d)
 	if err != nil || len(d.Errors) > 0 {
@@ -145,7 +146,7 @@ func (c Client) locate(ctx context.Context, d *Draft) ([]target, error) {
 	return all, nil
 }
 
-// served returns the resource of a kind; nil if the cluster does not serve it. known caches earlier answers.
+// served returns the resource of a kind; nil if the cluster does not serve the kind. known caches earlier answers.
 func (c Client) served(ctx context.Context, known map[schema.GroupVersion][]metav1.APIResource, gvk schema.GroupVersionKind) (*metav1.APIResource, error) {
 	gv := gvk.GroupVersion()
 	if _, asked := known[gv]; !asked {

@@ -20,7 +20,7 @@ const (
 	MostText = 128 << 10
 	// MostObjects is the largest number of objects in a manifest.
 	MostObjects = 50
-	// maxErrors is the largest number of errors that are reported of one object.
+	// maxErrors is the largest number of errors that a Checker reports for one object.
 	maxErrors = 100
 )
 
@@ -41,13 +41,13 @@ type Checker struct {
 	checker manifest.Checker
 }
 
-// NewChecker returns a Checker that checks one manifest at a time and reports at most maxErrors errors of an object.
+// NewChecker returns a Checker that reports at most maxErrors errors for each object.
 func NewChecker() *Checker {
 	return &Checker{turn: make(chan struct{}, 1), checker: manifest.Checker{MaxErrors: maxErrors}}
 }
 
-// Check returns a manifest with the errors that "t9k validate" reports, and errors that apply only to the page. The
-// returned error is not caused by the manifest.
+// Check returns a manifest with the errors that "t9k validate" reports, and errors that apply only to the page. It
+// returns only errors that the manifest does not cause.
 func (c *Checker) Check(ctx context.Context, text, namespace string) (*Draft, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -87,8 +87,8 @@ func (d *Draft) report(line int, message string) {
 	d.Errors = append(d.Errors, manifest.Diagnostic{Line: line, Message: message})
 }
 
-// invisible reports characters that a page can only show escaped, because the text field would then send back a
-// different text.
+// invisible adds an error for each line with characters that a page can show only escaped. The text field would
+// otherwise send back a different text.
 func (d *Draft) invisible() {
 	n := 0
 	for line := range strings.Lines(d.Text) {
@@ -107,7 +107,8 @@ func (d *Draft) invisible() {
 	}
 }
 
-// names reports duplicate objects and invalid namespace names.
+// names adds errors for duplicate objects, and for jobs without a namespace if the default namespace has an invalid
+// name.
 func (d *Draft) names() {
 	first := map[string]int{}
 	for i := range d.Objects {

@@ -26,11 +26,11 @@ const (
 // NewKey returns a random key.
 func NewKey() Key {
 	k := make(Key, keySize)
-	_, _ = rand.Read(k) // it never fails
+	_, _ = rand.Read(k) // never fails
 	return k
 }
 
-// ReadKey reads a key from a file.
+// ReadKey reads a key from a file, which holds the bytes of the key alone.
 func ReadKey(path string) (Key, error) {
 	k, err := os.ReadFile(path)
 	if err != nil {
@@ -46,14 +46,15 @@ func ReadKey(path string) (Key, error) {
 func (k Key) Issue(now time.Time) string {
 	body := make([]byte, bodySize)
 	binary.BigEndian.PutUint64(body, uint64(now.UnixNano()))
-	_, _ = rand.Read(body[8:]) // it never fails
+	_, _ = rand.Read(body[8:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(append(body, k.Derive(string(body))...))
 }
 
 // ErrForeign means that a token was not issued with the key.
 var ErrForeign = errors.New("the token was not issued for this console")
 
-// Issued returns the time at which a token was issued; ErrForeign if the token was not issued with the key.
+// Issued returns the time at which a token was issued; ErrForeign if the token was not issued with the key. The caller
+// must check the age of the token and that it has not been used.
 func (k Key) Issued(token string) (time.Time, error) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(data) != bodySize+sha256.Size || !hmac.Equal(data[bodySize:], k.Derive(string(data[:bodySize]))) {

@@ -106,8 +106,8 @@ func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	return all, pauses
 }
 
-// complete sorts the attempts of a lane, adds attempts whose pods the console did not see, and marks attempts that a
-// pause ended.
+// complete sorts the attempts of a lane, adds attempts whose pods the console did not see, and describes the ends of
+// attempts that a pause ended. addEarlier explains first and ends.
 func (in *JobInput) complete(l *lane, first int, ends []replaced) {
 	slices.SortFunc(l.attempts, func(a, b attempt) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.number, b.number))
@@ -198,13 +198,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// replaced is the end of a replica as an event reports it.
+// replaced is the end of an attempt that an event reports, and the time of the event.
 type replaced struct {
 	at  time.Time
 	end engine.ReplicaEnd
 }
 
-// ends returns the ends of replicas that the events report, by replica name, oldest first.
+// ends returns the ends of attempts that the events report, by replica name, oldest first.
 func (in *JobInput) ends() map[string][]replaced {
 	all := map[string][]replaced{}
 	for _, event := range in.Events {
@@ -216,8 +216,8 @@ func (in *JobInput) ends() map[string][]replaced {
 	return all
 }
 
-// addEarlier adds attempts whose pods the console did not see, from the events about their ends and from pauses, which
-// end running attempts. first is the number of pods that the replica had before its current pod.
+// addEarlier adds attempts whose pods the console did not see. It derives them from ends, which the events report, and
+// from pauses, which end running attempts. first is the number of pods that the replica had before its current pod.
 func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 	for _, a := range l.attempts {
 		first = min(first, a.number)
@@ -279,7 +279,7 @@ func (l *lane) resumed(from, to time.Time) time.Time {
 	return from
 }
 
-// covered reports whether an event describes the end of an attempt that the lane already has.
+// covered reports whether an event at the time at describes the end of an attempt that the lane already has.
 func covered(l *lane, at time.Time) bool {
 	for i := range l.attempts {
 		a := &l.attempts[i]
@@ -315,7 +315,7 @@ func (in *JobInput) addUnseen(lanes map[string]*lane) {
 			r := &s.Tasks[i].Replicas[k]
 			l, end := lanes[r.Name], endOf[r.Phase]
 			last := int(r.Attempt)
-			if r.Phase == batch.ReplicaDeleted && r.UID == "" { // the number belongs to the next pod
+			if r.Phase == batch.ReplicaDeleted && r.UID == "" { // the status already counts the next pod
 				last = max(0, last-1)
 			}
 			n := len(l.attempts)

@@ -11,8 +11,8 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// TestPodAndArchiveShowTheSameEnd verifies that the timeline shows the same end of an attempt as the status of the
-// job, whether it reads the pod or the record in the archive.
+// TestPodAndArchiveShowTheSameEnd verifies how the timeline shows the end of an attempt, and that it shows the same for
+// a pod and for the record of the pod in the archive.
 func TestPodAndArchiveShowTheSameEnd(t *testing.T) {
 	exited := func(code int32, at int) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", StartedAt: minute(1), FinishedAt: minute(at)}}

@@ -46,8 +46,8 @@ var (
 	// processPrefix matches the prefix that launchers of several processes write before each line.
 	processPrefix = regexp.MustCompile(`^(\[\w+\]: ?|\(\w+ pid=[^)]*\) )+`)
 	// errorBegin matches the beginning, after the prefix of the process, of lines that report an error in the languages
-	// and frameworks that are used for training. errorWithin matches texts that report an error anywhere in a line, and
-	// noError matches exceptions from it.
+	// and frameworks that are used for training. errorWithin matches texts that report an error anywhere in a line. A
+	// line that noError matches reports no error, even if one of the two matches.
 	errorBegin = regexp.MustCompile(`^(\w+\.)*(\w+Error|\w*Exception|\w+Interrupt)(: |:?$)|^(\S+: )?(line \d+: )?[Ee]rror: +[^\d\s.+-]|^[Ff]atal( error| Python error)?: |^Exception in thread |^thread '.*' panicked at |` +
 		`^\[?[EF][0-9]{4} |^FATAL|^terminate called |^\s+what\(\): |^\s*(Caused by|Suppressed): |^Killed$|^(\S+: )?(line )?\d+: +\d+ (Killed|Aborted|Terminated) |` +
 		`^During handling of the above exception, another |^The above exception was the direct cause of |^(free|malloc|munmap_chunk)\(\): (invalid|corrupt)|^(\S+: )*(line )?(\d+: )?\S+: (command )?not found$`)
@@ -61,12 +61,13 @@ var (
 	stackFrame = regexp.MustCompile(`^\s+at \S|^\s+\.\.\. \d+ |^(Caused by|\s+Suppressed): `)
 )
 
-// errorWords holds texts. Each line that begins or reports an error contains at least one of them, or has one of the
-// first characters that mayBeError checks. Searching for them is much cheaper than matching the expressions.
+// errorWords holds texts that select lines for the expressions above: each line that begins or reports an error
+// contains one of them, or begins with a character that mayBeError checks. Searching for texts is much cheaper than
+// matching the expressions.
 var errorWords = []string{"rror", "ERROR", "xception", "nterrupt", "FATAL", "atal", "CRITICAL", "critical", "PANIC", "panic", "Traceback", "fault", "dumped", "emory", "No such", "not found",
 	"denied", "goroutine", "terminate", "what()", "Caused by", "Suppressed", "Killed", "Aborted", "Terminated", "()", "NCCL", "_STATUS_", "No space", "triggered", "on signal"}
 
-// mayBeError reports whether a line contains anything that is typical of lines about errors.
+// mayBeError reports whether a line can match the expressions for errors. It may return true for other lines.
 func mayBeError(line string) bool {
 	if line == "" {
 		return false
@@ -97,11 +98,11 @@ type traceback struct {
 	whole bool
 	// raised is true after the line with the exception.
 	raised bool
-	// foreign is the number of other lines since the traceback's last line.
+	// foreign is the number of lines of other output since the last line of the traceback.
 	foreign int
 }
 
-// foreignLines is the largest number of other lines within a traceback.
+// foreignLines is the largest number of consecutive lines of other output within a traceback.
 const foreignLines = 500
 
 var (
@@ -116,7 +117,7 @@ func tracebackHeader(line string) (prefix string, found bool) {
 	switch {
 	case !found:
 		return "", false
-	case strings.HasPrefix(prefix, "╭"): // with a frame around the traceback
+	case strings.HasPrefix(prefix, "╭"): // a box of the library rich
 		return "", true
 	}
 	return prefix, strings.TrimRight(rest, " ") == ":"
@@ -177,14 +178,15 @@ func (t *traceback) takes(rest string) bool {
 	switch {
 	case t.whole && !t.bare:
 		return true
-	case t.raised: // the message has several lines; a progress bar may begin with spaces
+	case t.raised: // a message continues after a tab only, because a progress bar may begin with spaces
 		return strings.HasPrefix(rest, "\t")
 	}
 	t.raised = exceptionLine.MatchString(rest)
 	return t.raised || isFrame(rest)
 }
 
-// isFrame reports whether a line without its prefix is between the first line of a traceback and the exception.
+// isFrame reports whether a line without its prefix looks like a line between the first line of a traceback and the
+// exception.
 func isFrame(line string) bool {
 	return line != "" && (line[0] == ' ' || line[0] == '\t' || strings.HasPrefix(line, "│") || strings.HasPrefix(line, "╰"))
 }

@@ -12,8 +12,8 @@ const bins = 120
 // urgency lists the states in descending order of urgency.
 var urgency = []state{stateFailed, stateEvicted, stateRestarting, stateQueued, stateStarting, stateStopped, stateRunning, stateSucceeded, statePaused}
 
-// choice returns the state that a grouped lane shows in an interval, and its shade in a heat map. count holds the
-// number of replicas in each state, and sum their total. The state is empty if no replica has a state.
+// choice returns the state that a grouped lane shows in an interval, and its shade: 1 to 4 in a heat map, 0 otherwise.
+// count holds the number of replicas in each state, and sum their total. The state is empty if no replica has a state.
 type choice func(count map[state]int, sum int) (state, int)
 
 // group draws many replicas in about rows lanes. Replicas of one role with neighbouring ranks share a lane. For each
@@ -76,7 +76,7 @@ func summary(count map[state]int) (text string, sum int) {
 	return text, sum
 }
 
-// mostUrgent chooses the most urgent of the states that at least a tenth of the replicas have.
+// mostUrgent implements choice. It returns the most urgent of the states that at least a tenth of the replicas have.
 func mostUrgent(count map[state]int, sum int) (state, int) {
 	i := slices.IndexFunc(urgency, func(s state) bool { return 10*count[s] >= sum && count[s] > 0 })
 	if i < 0 {
@@ -88,8 +88,8 @@ func mostUrgent(count map[state]int, sum int) (state, int) {
 // troubles are the states that a heat map shows even if only a single replica is in them.
 var troubles = []state{stateFailed, stateEvicted, stateRestarting}
 
-// hottest chooses the most urgent of troubles that any replica has, and otherwise the most frequent state. The shade is
-// the share of replicas in that state, from 1 to 4.
+// hottest implements choice. It returns the most urgent of troubles if any replica has one, and otherwise the most
+// frequent state. The shade grows with the share of replicas in that state.
 func hottest(count map[state]int, sum int) (state, int) {
 	if sum == 0 {
 		return "", 0

@@ -10,13 +10,13 @@ import (
 type Hidden struct {
 	// What is the name of the hidden objects in the plural, for example "pods".
 	What string
-	// Within is the namespace of t9k ui if only its objects are shown; empty otherwise.
+	// Within is the namespace of t9k ui, if the page shows only the objects in this namespace; empty otherwise.
 	Within string
 	// Others is true if the page shows only the objects in the namespaces in which the user may list them.
 	Others bool `json:",omitempty"`
 }
 
-// HiddenNotes returns sentences that tell the user what is hidden. Objects that are hidden in the same way share a
+// HiddenNotes returns sentences that tell the user what is hidden. Objects that are hidden for the same reason share a
 // sentence.
 func HiddenNotes(all []Hidden) []string {
 	what := map[Hidden][]string{}
@@ -48,7 +48,7 @@ func (h Hidden) note(what string) string {
 	return fmt.Sprintf("You may not list %s.", what)
 }
 
-// enumeration joins words: a, b and c.
+// enumeration joins words as text, such as "a, b and c".
 func enumeration(words []string) string {
 	last := len(words) - 1
 	if last <= 0 {

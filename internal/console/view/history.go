@@ -18,7 +18,7 @@ const (
 // HistorySize is the number of jobs on one page of the archive's list.
 const HistorySize = 100
 
-// HistoryFilter selects archived jobs. It is part of the URL.
+// HistoryFilter selects archived jobs. The URL of the list contains it. An empty field selects all jobs.
 type HistoryFilter struct {
 	Text, Namespace, Queue, User, Outcome string
 	// From and To have the format of the URL: days such as 2026-01-31, or times.
@@ -160,7 +160,7 @@ type HistoryPage struct {
 // outcomes are the outcomes that the filter offers.
 var outcomes = []string{string(batch.JobSucceeded), string(batch.JobFailed), archive.Deleted, string(batch.JobRunning), string(batch.JobPending), string(batch.JobPaused)}
 
-// History returns the page of a filter. list is the archive's answer to the query of the filter.
+// History returns the page of a filter. list is the archive's answer to f.Query, which also returned problem.
 func History(f HistoryFilter, list *archive.JobList, problem string) HistoryPage {
 	p := HistoryPage{Tabs: historyTabs(HistoryPath), Filter: f, Problem: problem, Outcomes: outcomes, About: "All archived jobs, newest first, including those that still exist."}
 	if f.Gone {

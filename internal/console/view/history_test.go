@@ -15,13 +15,13 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// archived returns the archived records of the job in a file. change modifies the records.
+// archived returns the archived records of the job in a file. change, if not nil, modifies the records.
 func archived(t *testing.T, file string, change func(*archive.JobDetails)) *archive.JobDetails {
 	t.Helper()
 	return archivedOf(t, world(t, file), change)
 }
 
-// archivedOf returns the archived records of a job.
+// archivedOf returns the archived records of a job. change, if not nil, modifies the records.
 func archivedOf(t *testing.T, in *JobInput, change func(*archive.JobDetails)) *archive.JobDetails {
 	t.Helper()
 	encode := func(o any) json.RawMessage {
@@ -198,8 +198,8 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 	}
 }
 
-// TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack verifies that a link selects the log of one of two attempts with
-// the same number, and that both are told apart when they are shown together.
+// TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack verifies that a link to one of two attempts with the same number
+// selects only its log, and that remarks tell the logs apart when a page shows both.
 func TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack(t *testing.T) {
 	l := lives["scaled"]()
 	d := archivedOf(t, l.in, nil)

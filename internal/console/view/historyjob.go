@@ -19,12 +19,14 @@ import (
 type AttemptRow struct {
 	Replica string
 	// Number counts from 1.
-	Number                           int
-	Node, End                        string
-	Tone                             Tone
+	Number    int
+	Node, End string
+	Tone      Tone
+	// Created, Scheduled, Begun and Ended are zero if they are not known. Ran is the time from Begun to Ended.
 	Created, Scheduled, Begun, Ended time.Time
 	Ran                              time.Duration
-	Logs                             string
+	// Logs is the path of the archived log; empty if there is none.
+	Logs string
 	// uid is the UID of the pod; empty if it is not known.
 	uid string
 }
@@ -111,8 +113,8 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	return in, nil
 }
 
-// bury adapts the page to a deleted job. If the job was deleted before it finished, replicas that had not ended are
-// shown as deleted.
+// bury adapts the page to a deleted job. If the job was deleted before it finished, bury marks the replicas that had
+// not ended as deleted.
 func (p *HistoryJobPage) bury(j *archive.JobDetails) {
 	// The TensorBoard was deleted with the job.
 	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact })

@@ -1,6 +1,6 @@
 // Package view computes the view models of the console's pages from the cluster's objects: rows, filters, the timeline
-// of a job, queues and nodes. It is pure: the clock and the URL's values are arguments, and it knows neither HTML nor
-// HTTP. Start reading at Jobs and JobOf.
+// of a job, queues and nodes. It is pure: it gets the time and the values of the URL as arguments, and knows neither
+// HTML nor HTTP. Start reading at Jobs and JobOf.
 package view
 
 import (
@@ -12,16 +12,16 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Tone is the meaning of a colour.
+// Tone is the meaning of a colour. The stylesheet selects the colour.
 type Tone string
 
-// Tones.
+// The tones.
 const (
-	Good  Tone = "good"
-	Bad   Tone = "bad"
-	Wait  Tone = "wait"
-	Quiet Tone = "quiet"
-	Busy  Tone = "busy"
+	Good  Tone = "good"  // has succeeded
+	Bad   Tone = "bad"   // has failed
+	Wait  Tone = "wait"  // waits, or may need attention
+	Quiet Tone = "quiet" // needs no attention
+	Busy  Tone = "busy"  // runs
 )
 
 // toneOf returns the tone of a phase of a job or of a replica.
@@ -49,7 +49,7 @@ type JobRow struct {
 	// Phase is the job's phase; "New" before the operator has seen the job.
 	Phase string
 	Tone  Tone
-	// Why explains the phase in one line; empty while all replicas run.
+	// Why explains the phase in one line; empty while all replicas run or have ended.
 	Why string
 	// Running, Done and Total are numbers of replicas. Share is the percentage of Total that runs or has succeeded.
 	Running, Done, Total, Share int32
@@ -99,7 +99,7 @@ func JobPath(kind *kinds.Kind, namespace, name string) string {
 	return "/jobs/" + namespace + "/" + strings.ToLower(kind.Name) + "/" + name
 }
 
-// KindOf returns the kind with a name in lower case, as in a path; nil if there is none.
+// KindOf returns the kind whose name in lower case is lower, as in a path; nil if there is none.
 func KindOf(lower string) *kinds.Kind {
 	for i := range kinds.All {
 		if strings.ToLower(kinds.All[i].Name) == lower {
@@ -109,7 +109,7 @@ func KindOf(lower string) *kinds.Kind {
 	return nil
 }
 
-// Waited returns how long the job has existed without running.
+// Waited returns how long the job has existed without running, until it ended or until now.
 func (r *JobRow) Waited(now time.Time) time.Duration {
 	end := now
 	if !r.Ended.IsZero() {

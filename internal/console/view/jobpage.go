@@ -22,14 +22,15 @@ type JobInput struct {
 	Pods []*corev1.Pod
 	// Attempts are archived attempts of the job. Their pods are not in Pods.
 	Attempts []*archive.Attempt
-	// Conditions are the conditions that the job has had, as far as they are known.
+	// Conditions are former conditions of the job, as far as they are known. They may include the current ones.
 	Conditions []batch.JobCondition
 	// Events are the events about the job, and Warnings the warnings about its pods, oldest first.
 	Events, Warnings []*corev1.Event
-	// Groups are the groups of all jobs. Waiting are the pods that wait for nodes.
+	// Groups are the PodGroups of all jobs, and Waiting the pods that wait for the t9k-scheduler, as far as the user
+	// may see them.
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
-	// Partial is true if the user may list groups or pods only in some namespaces.
+	// Partial is true if Groups or Waiting may be incomplete, because the user may not list all of them.
 	Partial bool
 	// Taken reports whether a job of the same kind and namespace has the given name.
 	Taken func(name string) bool
@@ -63,8 +64,8 @@ type ReplicaRow struct {
 type EventRow struct {
 	At              time.Time
 	Reason, Message string
-	// Pod is the pod of a warning or, in a group, of the newest one. Others is the number of other pods with the same
-	// warning.
+	// Pod is the pod of a warning or, in a group, the pod of the newest warning. Others is the number of other pods
+	// with the same warning.
 	Pod    string
 	Others int
 	Count  int32
@@ -77,7 +78,7 @@ type ConditionRow struct {
 	Since                         time.Time
 }
 
-// RoleRow is a role with the numbers of its replicas.
+// RoleRow is the row of a role. Counts is the number of its replicas in each phase, as text.
 type RoleRow struct {
 	Role, Counts, Image, Command string
 	Total                        int
@@ -95,15 +96,15 @@ type JobPage struct {
 	Replicas []ReplicaRow
 	// More is the number of replicas that are not listed.
 	More int
-	// Earlier are the ended attempts that Replicas does not show, newest first. MoreEarlier is the number of older ones
-	// that are not listed.
+	// Earlier are the ended attempts that Replicas does not show, newest first. MoreEarlier is the number of older
+	// attempts that are not listed.
 	Earlier     []AttemptRow
 	MoreEarlier int
 	Events      []EventRow
 	// MoreEvents is the number of older events that are not listed.
 	MoreEvents int
 	Conditions []ConditionRow
-	// Waits lists the reasons for which the job waits.
+	// Waits lists what the job waits for.
 	Waits   []observed.Wait
 	Actions []Action
 	// Board opens the job's TensorBoard; nil if the job has none, or if the page cannot open it.
@@ -253,7 +254,7 @@ func (in *JobInput) fillReplicas(p *JobPage) {
 			r := &t.Replicas[k]
 			name := fmt.Sprintf("%s-%d", t.Type, observed.RankOf(r.Name))
 			attempt := r.Attempt
-			if r.Phase == batch.ReplicaDeleted && r.UID == "" && attempt > 0 { // the number belongs to the next pod
+			if r.Phase == batch.ReplicaDeleted && r.UID == "" && attempt > 0 { // the status already counts the next pod
 				attempt--
 			}
 			p.Replicas = append(p.Replicas, ReplicaRow{Name: name, Phase: string(r.Phase), Tone: toneOf(string(r.Phase)), Node: r.NodeName, Restarts: r.RestartCount,

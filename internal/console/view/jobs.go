@@ -18,12 +18,12 @@ import (
 // PageSize is the number of jobs on one page of the list.
 const PageSize = 200
 
-// JobFilter selects and sorts jobs. It is part of the URL.
+// JobFilter selects and sorts jobs. The URL of the list contains it. An empty field selects all jobs.
 type JobFilter struct {
 	Namespace, Kind, Queue, User, Label, Text string
 	// Phases are the selected phases; if empty, all phases are selected.
 	Phases []string
-	// Sort is the key of a column, with a minus sign for descending order.
+	// Sort is the key of a column, with a minus sign for descending order. If it is empty, the newest jobs come first.
 	Sort string
 	// Page counts from 1.
 	Page int
@@ -127,7 +127,7 @@ type Link struct {
 	Current bool
 }
 
-// Column is the header of a column.
+// Column is the header of a column. Its link sorts the jobs by the column.
 type Column struct {
 	Link
 	Key string
@@ -137,7 +137,7 @@ type Column struct {
 	Order string
 }
 
-// PhaseCount is the number of jobs in a phase.
+// PhaseCount is the number of jobs in a phase; in all phases if Phase is empty.
 type PhaseCount struct {
 	Link
 	Phase string
@@ -153,8 +153,8 @@ type JobsPage struct {
 	Rows    []JobRow
 	// Found is the number of jobs that the filter selects, and All the number of all jobs.
 	Found, All int
-	// First is the number of the first row, from 1. Prev and Next are the paths of the neighbouring pages; empty if
-	// there is none.
+	// First is the number of the first row, counted from 1. Prev and Next are the paths of the previous and the next
+	// page; empty if there is none.
 	First      int
 	Prev, Next string
 	// Namespaces, Kinds, Queues and Users are the values that the filter offers.
@@ -221,7 +221,7 @@ func (p *JobsPage) offer(rows []JobRow) {
 	}
 }
 
-// choices returns the sorted keys of a set and the selected value, even if it is not in the set.
+// choices returns the keys of a set and the chosen value, sorted and without empty ones. It modifies the set.
 func choices(set map[string]bool, chosen string) []string {
 	set[chosen] = true
 	delete(set, "")
@@ -251,7 +251,7 @@ func (p *JobsPage) count(count map[string]int) {
 	}
 }
 
-// sort sorts the rows. By default, the newest jobs come first.
+// sort sorts the rows and sets the headers of the columns.
 func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	key, descending := strings.CutPrefix(p.Filter.Sort, "-")
 	c := columnOf(cmp.Or(key, "age"))
@@ -280,7 +280,7 @@ func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	}
 }
 
-// cut keeps only the rows of the selected page.
+// cut adds the rows of the selected page, and the links to its neighbours.
 func (p *JobsPage) cut(found []*JobRow) {
 	pages := max(1, (len(found)+PageSize-1)/PageSize)
 	p.Filter.Page = max(1, min(p.Filter.Page, pages))
@@ -300,7 +300,7 @@ func (p *JobsPage) cut(found []*JobRow) {
 	}
 }
 
-// Range returns the range of the displayed rows and the total as text.
+// Range returns the range of the displayed rows and the total as text; empty if the page shows all jobs.
 func (p *JobsPage) Range() string {
 	switch {
 	case p.Found == 0, p.Found == p.All && p.Found <= PageSize: // the total is shown above

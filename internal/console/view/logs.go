@@ -9,7 +9,7 @@ import (
 
 // LogLine is a line of the log of a replica. Its JSON names are short, because a page has many lines.
 type LogLine struct {
-	// Replica is the name of the replica; empty if all lines of the page are from one replica.
+	// Replica is the name of the log, such as w-0; usually empty if the page shows only one log.
 	Replica string `json:"r,omitempty"`
 	// Colour is the number of the replica's colour.
 	Colour int    `json:"c,omitempty"`
@@ -28,7 +28,7 @@ func (l *LogLine) Time() time.Time {
 	return time.UnixMilli(l.At)
 }
 
-// LogView holds the common fields of pages of logs.
+// LogView holds the fields that the pages of current and archived logs share.
 type LogView struct {
 	// Stream and Download are the paths of the stream of lines and of the file. Stream is empty if the filter has a
 	// problem, or if the archive has no lines.
@@ -59,7 +59,8 @@ type LogSource struct {
 	errors  errorScanner
 }
 
-// Line returns the next line of the log, with its control characters made visible.
+// Line returns the next line of the log, with visible control characters. It cuts a line that is longer than
+// maxLineSize.
 func (s *LogSource) Line(at time.Time, text string) LogLine {
 	l := LogLine{Replica: escape.Directed(s.Replica), Colour: s.Colour, Error: s.errors.scan(text)}
 	if len(text) > maxLineSize {

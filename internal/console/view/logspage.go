@@ -120,18 +120,18 @@ type LogsPage struct {
 	JobRow
 	LogView
 	Filter LogFilter
-	// Roles are the roles of a job with several roles. Many is true if the job has several replicas.
+	// Roles are the roles of the job; nil if it has only one. Many is true if the job has several replicas.
 	Roles []string
 	Many  bool
 	// Note describes the replicas that are not shown.
 	Note string
-	// Attempts are links to the logs of the attempts of a selected replica. Earlier explains why logs of earlier
-	// attempts are not available.
+	// Attempts are links to the logs of the attempts of the selected replica, if the filter selects only one. Earlier
+	// explains why logs of earlier attempts are not available; empty if they are.
 	Attempts []Link
 	Earlier  string
 	// Archive is true if the console has an archive.
 	Archive bool
-	// Kept is the path of the archived logs of all attempts; empty if the archive has no logs that this page lacks.
+	// Kept is the path of the archived logs of all attempts; empty if there are no earlier attempts or no archive.
 	Kept   string
 	Hidden []Hidden
 }
@@ -166,8 +166,8 @@ func Logs(in *JobInput, f LogFilter) *LogsPage {
 // Several reports whether the page shows the lines of several replicas.
 func (p *LogsPage) Several() bool { return p.Many && !p.Filter.One() }
 
-// Describe sets the text about the last lines on the page. all is the number of selected replicas with output, and
-// shown is the number of replicas that the lines come from.
+// Describe sets State and Note. all is the number of selected replicas with output, and shown is the number of replicas
+// whose last lines are on the page.
 func (p *LogsPage) Describe(shown, all int) {
 	if p.Filter.Problem != "" {
 		return
@@ -216,8 +216,8 @@ func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 // maxAttempts is the largest number of attempts that the page of logs lists.
 const maxAttempts = 12
 
-// AddAttempts adds links to the logs of attempts. present is the UID of the pod of the selected replica; empty if there
-// is none. archived is the path of the job in the archive; empty if the archive does not have the job.
+// AddAttempts adds links to the logs of attempts. present is the UID of the current pod of the selected replica; empty
+// if there is none. archived is the path of the job in the archive; empty if the archive does not have the job.
 func (p *LogsPage) AddAttempts(in *JobInput, present, archived string) {
 	if len(in.Attempts) > 0 && archived != "" {
 		p.Kept = archived + "/logs"

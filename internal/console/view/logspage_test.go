@@ -38,8 +38,8 @@ func TestLogFilters(t *testing.T) {
 	for _, c := range []struct {
 		roles map[string]int32
 		query string
-		// selected holds the ranks of role w that are selected if rank 1 has failed and the others run. problem is a
-		// part of the reason if none is selected. encoded is the query without parameters that have no effect.
+		// selected holds the ranks of role w that the filter selects if rank 1 has failed and the others run. problem
+		// is a part of LogFilter.Problem. encoded is the result of Encode.
 		selected, problem, encoded string
 		one                        bool
 	}{
@@ -91,7 +91,7 @@ func TestLogNotes(t *testing.T) {
 	}
 }
 
-// podOf returns the pod of an attempt of w-0, which started some seconds after noon.
+// podOf returns the pod of an attempt of w-0, which started began seconds after noon.
 func podOf(attempt string, began int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j-w-0", UID: types.UID("pod-" + attempt), CreationTimestamp: at(began),
 		Labels: map[string]string{batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0", batch.LabelReplicaAttempt: attempt}},

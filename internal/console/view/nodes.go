@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Share is the share of one owner in a resource of a node.
+// Share is the part of a resource of a node that one owner uses.
 type Share struct {
 	// X and W are the start and the width in percent of the resource.
 	X, W  float64
@@ -52,7 +52,7 @@ type NodeTile struct {
 // NodeUser is a job on a node, or all pods there that belong to no job.
 type NodeUser struct {
 	Name, Href string
-	// Queue and User are empty if there is none, or if it was not recorded.
+	// Queue and User are empty if the job has none or if they were not recorded.
 	Queue, User string
 	// Requests is what the pods request, as text.
 	Requests string
@@ -192,7 +192,7 @@ func ownerOf(d *observed.Demand, by string) (name, href string) {
 }
 
 // paint assigns a colour to each owner: the colour that the hash of its name selects or, if this colour is taken, the
-// next one that is not. When all colours are taken, it starts again. Owners without a page have otherColour.
+// next free colour. When all colours are taken, all become free again. Owners without a page have otherColour.
 func paint(owners map[string]*Owner) {
 	taken := map[int]bool{}
 	for _, name := range slices.Sorted(maps.Keys(owners)) {
@@ -231,7 +231,7 @@ func tile(n *corev1.Node, pods []owned, owners map[string]*Owner) NodeTile {
 	return t
 }
 
-// users returns the jobs to which the pods of a node belong, sorted by their names.
+// users returns the jobs to which the pods of a node belong, sorted by name.
 func users(n *corev1.Node, pods []owned) []NodeUser {
 	counts, requests := map[NodeUser]int{}, map[NodeUser]corev1.ResourceList{}
 	for i := range pods {
@@ -261,7 +261,8 @@ func users(n *corev1.Node, pods []owned) []NodeUser {
 	return rows
 }
 
-// metered returns the resources of a node that are shown: extended resources first, then CPU and memory.
+// metered returns the names of the resources of a node that a page shows: extended resources first, then CPU and
+// memory.
 func metered(n *corev1.Node) []corev1.ResourceName {
 	var all []corev1.ResourceName
 	for name, q := range n.Status.Allocatable {

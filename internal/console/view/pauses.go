@@ -8,7 +8,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// interval is the time of a pause. If the job is still paused, the interval ends at JobInput.end.
+// interval is the interval of a pause. If the job is still paused, it ends at JobInput.end.
 type interval struct{ from, to time.Time }
 
 // during reports whether a pause began during an attempt and therefore ended it.
@@ -32,8 +32,8 @@ type turn struct {
 	paused bool
 }
 
-// turns returns when the job was paused and resumed, oldest first, from its events and conditions. The cluster keeps
-// events for about an hour, and the status of a job holds only its latest conditions.
+// turns returns when the job was paused and resumed, oldest first. It combines events and conditions, because the
+// cluster keeps events for only about an hour, and the status of a job holds only its latest conditions.
 func (in *JobInput) turns() []turn {
 	var all []turn
 	for _, e := range in.Events {
@@ -91,9 +91,9 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 	return last
 }
 
-// without calls add for each part of the time from the end of an attempt until to, in which the replica had no pod. If
-// waits is true, the replica gets another attempt: its state is restarting before the first pause and queued after a
-// pause, and it is queued from the beginning if a pause ended the attempt. If waits is false, without adds only the
+// without divides the time from the end of an attempt until to, in which the replica had no pod, and calls add for each
+// part. If waits is true, the replica gets another attempt: it is restarting before the first pause and queued after a
+// pause. If a pause ended the attempt, it is queued from the beginning. If waits is false, without adds only the
 // pauses.
 func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
 	from, s := a.over, stateRestarting

@@ -26,7 +26,7 @@ type Bar struct {
 	Tone  Tone
 }
 
-// GroupRow is a group that runs in a queue.
+// GroupRow is the row of a PodGroup that runs in a queue. Uses is what its pods request, as text.
 type GroupRow struct {
 	Name, Href string
 	Pods       int32
@@ -35,7 +35,7 @@ type GroupRow struct {
 	Priority   int32
 }
 
-// WaiterRow is a group that waits in a queue.
+// WaiterRow is the row of a PodGroup, or of a pod without one, that waits in a queue. Place counts from 1.
 type WaiterRow struct {
 	Place      int
 	Name, Href string
@@ -157,7 +157,7 @@ func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	used, largest, text := amounts(q.Status.Allocated), 0.0, ""
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		_, bound := whole.Quota[name]
-		if !bound && len(in.Nodes) == 0 { // the user may not list nodes
+		if !bound && len(in.Nodes) == 0 { // the user may not list nodes, so the capacity is unknown
 			continue
 		}
 		if share := whole.Share(core.Resources{name: used[name]}); share > largest {
@@ -167,7 +167,7 @@ func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	return text
 }
 
-// amounts returns resources in the units of the scheduler: CPU in thousandths, all others unchanged.
+// amounts returns resources in the units of the scheduler: CPU in thousandths of a core, other resources unchanged.
 func amounts(list corev1.ResourceList) core.Resources {
 	all := core.Resources{}
 	for name, q := range list {
@@ -243,7 +243,7 @@ func share(used, whole resource.Quantity) float64 {
 }
 
 // amount returns a quantity as text: memory and ephemeral storage in Gi, CPU in cores, and other resources in the
-// format of Kubernetes. It uses that format also if the quantity would be rounded to zero.
+// format of Kubernetes. It also uses this format for amounts that would otherwise be rounded to zero.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	var text, unit string
 	switch name {

@@ -24,13 +24,13 @@ import (
 // RoomRow is a resource that a job needs.
 type RoomRow struct {
 	Name, Needs string
-	// Left is the unused quota of the queue, and Free the free capacity of the nodes. They are empty if there is no
-	// quota, or if the value is not known. Short is true if Needs exceeds the unused quota or the free capacity.
+	// Left is the unused quota of the queue; empty if the queue has no quota or is not known. Free is the free capacity
+	// of the nodes; empty if it is not known. Short is true if Needs exceeds the unused quota or the free capacity.
 	Left, Free string
 	Short      bool
 }
 
-// Room is the estimate of whether a job would start now.
+// Room is an estimate of whether a job would start now.
 type Room struct {
 	// Queue is empty for a job without a queue. Href is the link to the queue's card.
 	Queue, Href  string
@@ -50,7 +50,7 @@ const (
 	notPlanned = "is not known"
 )
 
-// shape is a number of pods of a job with equal requests.
+// shape is a set of pods of a job with equal specs. requests are the requests of one pod.
 type shape struct {
 	count    int
 	requests corev1.ResourceList
@@ -124,8 +124,8 @@ func (in *SubmitInput) room(j *engine.Job) *Room {
 	return r
 }
 
-// verdict returns the verdict that follows from the job and its queue. If it is startsNow, the caller must also check
-// the nodes.
+// verdict returns the verdict that follows from the job and its queue. If the verdict is startsNow, the caller must
+// also check the nodes.
 func (in *SubmitInput) verdict(j *engine.Job, r *Room, need corev1.ResourceList, queue *scheduling.Queue) (verdict string, tone Tone, why string) {
 	switch {
 	case j.Pause:
@@ -196,7 +196,7 @@ type freeNode struct {
 }
 
 // freeNodes returns the schedulable nodes of a queue, or of the cluster if queue is nil; none if the user may not list
-// nodes.
+// all nodes and pods.
 func (in *SubmitInput) freeNodes(queue *scheduling.Queue) []freeNode {
 	if len(in.Nodes.Hidden) > 0 {
 		return nil
@@ -244,8 +244,8 @@ func count(pods []shape) int {
 	return n
 }
 
-// place returns how many pods fit on the nodes as they are, or if nothing else ran. It considers requests, node
-// selectors, node affinity and taints, but not topology spread or pod affinity.
+// place returns how many pods fit on the nodes; if empty is true, as if nothing else ran there. It considers requests,
+// node selectors, node affinity and taints, but not topology spread or pod affinity.
 func place(pods []shape, nodes []freeNode, empty bool) int {
 	left := make([]corev1.ResourceList, len(nodes))
 	for i := range nodes {

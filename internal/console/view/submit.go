@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// SubmitDiagnostic is an error on a line of a manifest.
+// SubmitDiagnostic is an error or a warning about a line of a manifest.
 type SubmitDiagnostic struct {
 	Line          int
 	Path, Message string
@@ -61,7 +61,7 @@ type SourceLine struct {
 	Bad  bool
 }
 
-// DiagnosticCard is an error with the lines to which it refers.
+// DiagnosticCard is an error or a warning, with its line and the line before.
 type DiagnosticCard struct {
 	SubmitDiagnostic
 	Source []SourceLine
@@ -107,7 +107,7 @@ const (
 	minRows = 22
 	// listedErrors is the largest number of errors that a page lists.
 	listedErrors = 50
-	// maxSource is the largest number of characters that a card shows of a line.
+	// maxSource is the largest number of characters of a line that a card shows.
 	maxSource = 200
 )
 
@@ -170,7 +170,7 @@ func (p *SubmitPage) number(diags []SubmitDiagnostic) {
 	}
 }
 
-// cards returns the first errors with the lines to which they refer.
+// cards returns the cards of the first listedErrors diagnostics.
 func cards(diags []SubmitDiagnostic, lines []string) []DiagnosticCard {
 	var all []DiagnosticCard
 	for _, f := range diags[:min(len(diags), listedErrors)] {

@@ -20,7 +20,8 @@ func gpuJob(queue string, pods int, gpus string) *engine.Job {
 	return &engine.Job{Roles: []engine.Role{{Type: "worker", Replicas: pods, Template: template}}, Gang: &engine.Gang{Queue: queue, Priority: 5, MinMember: int32(pods)}}
 }
 
-// cluster returns a cluster of two nodes with four GPUs each and two queues. A pod on one of the nodes uses two GPUs.
+// cluster returns a cluster of two nodes with four GPUs each, and three queues, one of them closed. A pod on one of the
+// nodes uses two GPUs.
 func cluster() (*QueuesInput, *NodesInput) {
 	list := func(gpus string) corev1.ResourceList {
 		return corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus), "cpu": resource.MustParse("32"), "pods": resource.MustParse("100")}

@@ -46,7 +46,7 @@ type Lane struct {
 	Segments []Segment
 }
 
-// Span is an interval that concerns all lanes, such as a pause.
+// Span is an interval that concerns all lanes. Kind is "paused" or "ended", which marks the end of the job.
 type Span struct {
 	X, W        float64
 	Kind, Title string
@@ -82,7 +82,7 @@ func (t Timeline) Paused() bool {
 // begin returns when the job was created.
 func (in *JobInput) begin() time.Time { return in.Job.GetCreationTimestamp().Time }
 
-// end returns when the job ended; for other jobs, the current time.
+// end returns when the job ended. If the job has not ended, end returns in.Now.
 func (in *JobInput) end() time.Time {
 	if c := in.Job.Status().CompletionTime; c != nil {
 		return c.Time
@@ -154,14 +154,14 @@ func (in *JobInput) timeline(lanes []lane, pauses []interval) Timeline {
 // stateOrder lists the states in the order of the legend.
 var stateOrder = []state{stateQueued, stateStarting, stateRunning, stateRestarting, stateSucceeded, stateFailed, stateEvicted, stateStopped, statePaused}
 
-// piece is a part of a lane with its times.
+// piece is a part of a lane with its times. a is the attempt that it belongs to.
 type piece struct {
 	from, to time.Time
 	state    state
 	a        *attempt
 }
 
-// pieces returns the parts of a lane in their order.
+// pieces returns the parts of a lane in their order. Attempts that have not ended last until end.
 func (l *lane) pieces(end time.Time) []piece {
 	var all []piece
 	add := func(from, to time.Time, s state, a *attempt) {
@@ -193,7 +193,7 @@ func (l *lane) pieces(end time.Time) []piece {
 		if a.end != "" {
 			ran = a.end
 		}
-		if !over.After(started) && a.end != "" { // a mark for an attempt that has not run
+		if !over.After(started) && a.end != "" { // so that an attempt that has not run is visible
 			over = started.Add(time.Millisecond)
 		}
 		add(started, over, ran, a)

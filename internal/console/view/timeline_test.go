@@ -19,7 +19,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// life is a job for tests of its timeline. Times are minutes after its creation.
+// life is a job for tests of timelines. Its methods take times in minutes after the creation of the job.
 type life struct {
 	in  *JobInput
 	job *batch.GenericJob
@@ -56,7 +56,7 @@ func (l *life) pod(role string, rank, attempt, created, stopped int) {
 	l.in.Pods = append(l.in.Pods, p)
 }
 
-// ended changes a pod so that it ended by itself and was deleted afterwards.
+// ended changes a stopped pod to one that ended by itself in the given phase, and was deleted afterwards.
 func ended(p *corev1.Pod, phase corev1.PodPhase) {
 	p.Status.Phase, p.DeletionGracePeriodSeconds, p.DeletionTimestamp = phase, new(int64), new(metav1.NewTime(p.DeletionTimestamp.Add(-time.Minute)))
 }
@@ -92,7 +92,7 @@ var lives = map[string]func() *life{
 		}
 		return l
 	},
-	"resumed": func() *life { // resumed twice; the cluster has forgotten the first time
+	"resumed": func() *life { // resumed twice; the events of the first pause have expired
 		l := newLife(300, map[string]int32{"w": 1})
 		l.paused(batch.ReasonResumed, 270)
 		l.event(batch.EventJobPaused, 250)
@@ -240,8 +240,8 @@ func TestPausedReplicasAreNoTrouble(t *testing.T) {
 	}
 }
 
-// TestEarlierAttempts verifies that attempts without a row of a replica are listed, newest first, and that their number
-// is limited.
+// TestEarlierAttempts verifies that the page of a job lists ended attempts that the rows of replicas do not show,
+// newest first, and that their number is limited.
 func TestEarlierAttempts(t *testing.T) {
 	l := lives["scaled"]()
 	l.in.Taken = func(string) bool { return false }

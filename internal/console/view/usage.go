@@ -13,11 +13,11 @@ import (
 	"tensorstack.dev/batch/internal/archive"
 )
 
-// UsageFilter selects the contents of the usage page. It is part of the URL.
+// UsageFilter selects the contents of the usage page. The URL of the page contains it.
 type UsageFilter struct {
 	By archive.By
-	// Resource is the resource to show; empty selects the most used one. Namespace is the only namespace to count; empty
-	// for all.
+	// Resource is the resource to show; empty selects the most used one. Namespace is the only namespace to count;
+	// empty for all.
 	Resource, Namespace string
 	// From and To have the format of the URL: days such as 2026-01-31, or times. An empty From selects the last
 	// defaultDays days, and an empty To means now.
@@ -141,7 +141,7 @@ type UsagePage struct {
 // usageColours is the number of keys that have their own colour.
 const usageColours = 10
 
-// Usage returns the page of a filter. all holds the sums of the filter's query.
+// Usage returns the page of a filter. all holds the archive's answer to the query q, and problem was returned with q.
 func Usage(f UsageFilter, q *archive.UsageQuery, all []archive.Usage, problem string, now time.Time) UsagePage {
 	p := UsagePage{Tabs: historyTabs(UsagePath), Filter: f, Problem: problem, By: strings.ToUpper(string(f.By[:1])) + string(f.By[1:])}
 	for _, by := range bys {
@@ -222,7 +222,7 @@ func unitOf(resource string) string {
 	return "hours of " + resource
 }
 
-// sum computes the totals by key, largest first. The largest totals get colours.
+// sum computes the totals by key, largest first. The largest totals get their own colours.
 func (p *UsagePage) sum(own []archive.Usage) {
 	hours, total := map[string]float64{}, 0.
 	for _, u := range own {
@@ -314,7 +314,7 @@ func ceiling(most float64) (top, line float64) {
 }
 
 // Hours formats a number of hours with one decimal, or with three significant digits below 10, and with thousands
-// separators. Displayed parts therefore add up to their sum, apart from rounding.
+// separators. This precision makes displayed parts add up to their sum, apart from rounding.
 func Hours(h float64) string {
 	switch {
 	case h == 0:

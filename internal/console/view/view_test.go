@@ -33,7 +33,7 @@ func at(seconds int) metav1.Time {
 //go:embed testdata/*.yaml
 var files embed.FS
 
-// world reads the objects in a file.
+// world returns the JobInput with the objects in a file, three minutes after noon.
 func world(t *testing.T, file string) *JobInput {
 	t.Helper()
 	data, err := files.ReadFile(file)
@@ -190,7 +190,8 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// manyReplicas returns a job with n replicas. The replicas that failing selects have failed, and all others run.
+// manyReplicas returns a job with n replicas. The replicas for which failing returns true have failed, and all others
+// run.
 func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	replicas := int32(n)
 	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "big", CreationTimestamp: at(0)},
@@ -279,8 +280,8 @@ func TestQueuesShowRunningAndWaitingGroups(t *testing.T) {
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
 }
 
-// TestDominantShareIsThatOfTheScheduler verifies that the page of queues names the same dominant share, resource and
-// total as the scheduler uses, and the same ones each time it is rendered.
+// TestDominantShareIsThatOfTheScheduler verifies that the page of queues shows the dominant share of the scheduler with
+// its resource and its total, and that this text does not change between renderings.
 func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	list := func(pairs ...string) corev1.ResourceList {
 		l := corev1.ResourceList{}
@@ -319,8 +320,8 @@ func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	}
 }
 
-// TestPlaceTellsWhenGroupsAreHidden verifies that the place of a job tells users who cannot see all groups that it
-// counts only the groups that they can see.
+// TestPlaceTellsWhenGroupsAreHidden verifies that the place of a job says that it counts only the visible groups, if
+// the user may not see all groups.
 func TestPlaceTellsWhenGroupsAreHidden(t *testing.T) {
 	in := world(t, "testdata/restarting.yaml")
 	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}

@@ -1,5 +1,5 @@
 // Package guard restricts access to metrics. It asks the API server which user sends a request, and whether this user
-// may read the path. Start reading at New.
+// may make it. Start reading at New.
 package guard
 
 import (
@@ -29,9 +29,9 @@ const (
 	reviewTimeout     = 10 * time.Second
 )
 
-// New returns a filter that passes on only requests of users whom the API server allows to make them. Unlike the filter
-// of controller-runtime, which answers an invalid token with 500, as if the program were at fault, it answers with 401,
-// as the components of Kubernetes do.
+// New returns a filter that passes on a request only if the API server allows its user to make it. config and client
+// give access to the API server. The filter answers an invalid token with 401, as the components of Kubernetes do. The
+// filter of controller-runtime answers it with 500, as if the program had failed.
 func New(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -70,7 +70,7 @@ func guard(log logr.Logger, users authenticator.Request, rights authorizer.Autho
 		sender, ok, err := users.AuthenticateRequest(r)
 		if err != nil || !ok {
 			// The authenticator returns the same error for an invalid token and for a failed review. The log shows
-			// which it was.
+			// which of the two occurred.
 			log.V(2).Info("A request has no valid user", "path", r.URL.Path, "error", err)
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return

@@ -14,7 +14,8 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// clock observes a TensorBoard at successive times. Each observation starts from the status of the previous one.
+// clock observes a TensorBoard at successive times. Each observation starts from the status that the previous
+// observation computed.
 type clock struct {
 	t    *testing.T
 	now  time.Time
@@ -32,7 +33,7 @@ func readyPod() *corev1.Pod {
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 }
 
-// probe advances the time and lets the pod report its activity.
+// probe advances the time by after, and observes a ready pod that reports its activity.
 func (c *clock) probe(after time.Duration, requests int64, quiet time.Duration) Next {
 	c.t.Helper()
 	c.now = c.now.Add(after)

@@ -26,15 +26,17 @@ type Idleness struct {
 	SuspendAfter time.Duration
 }
 
-// The time between two probes is a twelfth of Idleness.After, but at least minWait and at most maxWait. A failed
-// probe is repeated after retry.
+// While a TensorBoard is active, its next probe is at the time at which it can become idle. While it is idle, the time
+// between two probes is a twelfth of Idleness.After, at least minWait and at most maxWait, but a probe is never later
+// than the time of suspension. A failed probe is repeated after retry.
 const (
 	minWait = 100 * time.Millisecond
 	maxWait = 5 * time.Minute
 	retry   = 10 * time.Second
 )
 
-// idleness adds the condition Idle and decides whether to suspend the TensorBoard.
+// idleness adds the condition Idle, and decides whether to suspend the TensorBoard and when to probe it again. It does
+// nothing if idleness is disabled.
 func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	if o.After == 0 {
 		return
@@ -61,8 +63,8 @@ func (n *Next) idleness(tb *tensorboard.TensorBoard, seen Seen, o Idleness) {
 	n.set(tb, c, seen.Now)
 }
 
-// isNew reports whether a TensorBoard has never run, or has not run since it was suspended. old is its last condition
-// Idle.
+// isNew reports whether old, the last condition Idle, says nothing about the time since the creation or the last
+// resumption of the TensorBoard: it is nil, or its reason is Suspended.
 func isNew(old *tensorboard.Condition) bool {
 	return old == nil || old.Reason == tensorboard.ReasonSuspended
 }
@@ -79,8 +81,8 @@ func idleWhileSuspended(old, c *tensorboard.Condition) {
 	}
 }
 
-// idleWithoutActivity sets the condition Idle if the pod's activity is unknown. The condition keeps its status, unless
-// the TensorBoard is new: it is then Unknown.
+// idleWithoutActivity sets the condition Idle if the pod's activity is unknown. The condition keeps its status. If
+// isNew, the status becomes Unknown.
 func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
 	if isNew(old) {
 		c.Status = metav1.ConditionUnknown

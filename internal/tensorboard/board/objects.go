@@ -37,7 +37,7 @@ const (
 const annotationSpec = "tensorstack.dev/tensorboard-spec"
 
 // keys are the environment variables that the container gets from the Secret of an object store. The Secret must have
-// the first requiredKeys of them.
+// the first requiredKeys of them; the others are optional.
 var keys = []string{
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
 	"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "S3_ENDPOINT", "S3_USE_HTTPS", "S3_VERIFY_SSL",
@@ -51,7 +51,7 @@ type Settings struct {
 	// program in it.
 	HelperImage   string
 	HelperCommand []string
-	// Proxy adds a proxy to the pod that receives the requests to TensorBoard and records when they come.
+	// Proxy adds to the pod a proxy that receives the requests to TensorBoard and records their times.
 	Proxy bool
 	// User is the ID of the default user and group of TensorBoards. Zero means the user of the image, without
 	// restrictions.
@@ -109,8 +109,8 @@ func Deployment(tb *tensorboard.TensorBoard, logs *Logs, o Settings) *appsv1.Dep
 	replicas, history, grace, no := int32(1), int32(1), int64(5), false
 	pod := corev1.PodSpec{
 		Containers: []corev1.Container{mainContainer(tb, logs, o)},
-		// TensorBoard does not call the API server. It could interpret the variables of other Services as its own
-		// settings.
+		// TensorBoard does not call the API server, so it needs no token. Without service links, it cannot mistake the
+		// environment variables of other Services for its own settings.
 		AutomountServiceAccountToken: &no,
 		EnableServiceLinks:           &no,
 		// TensorBoard has no state, so it may be killed early.
@@ -272,7 +272,7 @@ func literal(command []string) []string {
 	return out
 }
 
-// proxy returns the container that forwards requests to TensorBoard and records when they come.
+// proxy returns the container that forwards requests to TensorBoard and records their times.
 func proxy(o Settings) corev1.Container {
 	c := helper("proxy", o, ProxyCommand, fmt.Sprintf("--listen=:%d", port),
 		fmt.Sprintf("--to=http://127.0.0.1:%d", hiddenPort), fmt.Sprintf("--activity=:%d", ActivityPort))

@@ -44,7 +44,7 @@ func TestTextsOfUsersReachNoShell(t *testing.T) {
 	}
 }
 
-// checkNoShell returns the arguments of a container, which must run TensorBoard or our helper.
+// checkNoShell verifies that a container runs TensorBoard or our helper, and returns its arguments.
 func checkNoShell(t *testing.T, c corev1.Container) []string {
 	t.Helper()
 	if program := c.Command[0]; len(c.Args) > 0 || program != "tensorboard" && path.Base(program) != "t9k-operator" {

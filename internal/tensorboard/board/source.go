@@ -21,7 +21,7 @@ const (
 
 // Source is a place from which TensorBoard reads logs.
 type Source struct {
-	// Name is TensorBoard's name of the source. It is unique within a TensorBoard.
+	// Name is the name under which TensorBoard shows the source. It is unique within a TensorBoard.
 	Name string
 	// Location is a directory in the container or an address s3://BUCKET/PATH.
 	Location string
@@ -137,11 +137,11 @@ func (c *conversion) store(secret, bucket, dir string, at *field.Path) {
 	c.add(path.Join(bucket, dir), "s3://"+path.Join(bucket, dir))
 }
 
-// separators matches sequences of characters that the name of a source in TensorBoard's list of sources must not
-// contain.
+// separators matches sequences of characters that names of sources must not contain, such as the separators in
+// TensorBoard's list of sources.
 var separators = regexp.MustCompile(`[^A-Za-z0-9._/-]+`)
 
-// add adds a source. It replaces separators in the name, and makes the name unique by a number.
+// add adds a source. It replaces separators in the name by hyphens, and appends a number if the name is taken.
 func (c *conversion) add(name, location string) {
 	name = separators.ReplaceAllString(name, "-")
 	free := func(n string) bool {

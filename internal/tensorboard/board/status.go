@@ -36,9 +36,9 @@ type Seen struct {
 // Next is the result of Observe.
 type Next struct {
 	Status tensorboard.TensorBoardStatus
-	// Suspend is true if the TensorBoard must be suspended, because it has been idle for too long.
+	// Suspend is true if the TensorBoard must be suspended, because it has been idle for Idleness.SuspendAfter.
 	Suspend bool
-	// ProbeAfter is the time until the next probe of the pod. Zero means never.
+	// ProbeAfter is the time until the next probe of the pod. Zero means that no probe is due.
 	ProbeAfter time.Duration
 }
 
@@ -89,7 +89,7 @@ func Ready(pod *corev1.Pod) bool {
 }
 
 // Choose returns the pod that represents a TensorBoard: the newest ready pod, or else the newest pod. It ignores pods
-// that are being deleted, and returns nil if there is no other.
+// that are being deleted, and returns nil if there are no other pods.
 func Choose(pods []corev1.Pod) *corev1.Pod {
 	live := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if len(live) == 0 {
@@ -131,7 +131,8 @@ func phaseAndReady(tb *tensorboard.TensorBoard, seen Seen) (tensorboard.Phase, t
 	return tensorboard.Pending, no(tensorboard.ReasonStarting, "It is being started.")
 }
 
-// startProblem returns the reason why a TensorBoard does not run; empty if there is none.
+// startProblem returns the problem that keeps a TensorBoard from running, as the reason and message of the condition
+// Ready; empty if there is none.
 func startProblem(seen Seen) (reason, message string) {
 	if seen.Pod == nil {
 		if seen.Deployment == nil {
@@ -159,7 +160,8 @@ func startProblem(seen Seen) (reason, message string) {
 	return "", ""
 }
 
-// containerProblem returns the reason why a container does not run; empty if there is none.
+// containerProblem returns the problem that keeps a container from running, as the reason and message of the condition
+// Ready; empty if there is none.
 func containerProblem(c *corev1.ContainerStatus) (reason, message string) {
 	ended := c.State.Terminated
 	if ended == nil && c.RestartCount > 0 {

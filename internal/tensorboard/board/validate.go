@@ -73,7 +73,7 @@ func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
 // escapes reports whether a relative path can refer to a place outside its directory.
 func escapes(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
 
-// urls validates a list of addresses that is not empty. form describes a valid address.
+// urls validates a list of addresses, which must not be empty. form describes a valid address.
 func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
 	if len(list) == 0 {
 		f.required(path, "list at least one address")
@@ -86,7 +86,7 @@ func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
 	}
 }
 
-// fileset is a source of logs in the older notation, trainingLogFilesets.
+// fileset is a source of logs in the notation of the field trainingLogFilesets, which is older than logDir.
 type fileset struct {
 	// claim is the PersistentVolumeClaim; empty for an object store.
 	claim string

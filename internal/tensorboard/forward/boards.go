@@ -64,7 +64,8 @@ func (b *Boards) Open(ctx context.Context, j *observed.Job, resume bool) (string
 	return b.at(ctx, tb)
 }
 
-// await waits for a starting TensorBoard. It returns immediately if the TensorBoard has a problem.
+// await waits until a TensorBoard answers, for at most startTime. It returns an error as soon as the TensorBoard has a
+// problem.
 func (b *Boards) await(ctx context.Context, tb *tensorboard.TensorBoard) (*tensorboard.TensorBoard, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()

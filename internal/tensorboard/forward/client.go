@@ -1,6 +1,6 @@
 // Package forward makes TensorBoards available to a browser on this machine, with the rights of a user. It finds the
-// TensorBoard of a job, resumes it, waits until it answers, and serves it at a local address. Start reading at Client
-// and Boards.
+// TensorBoard of a job, resumes the TensorBoard, waits until it answers, and serves it at a local address. Start
+// reading at Client and Boards.
 package forward
 
 import (
@@ -82,7 +82,7 @@ func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error 
 const poll = 300 * time.Millisecond
 
 // Await waits until a TensorBoard answers, and returns it. While it waits, it calls report with the condition Ready
-// whenever the condition's message changes. If report returns an error, Await returns this error. If ctx ends, it
+// whenever the condition's message changes. If report returns an error, Await returns this error. If ctx ends, Await
 // returns the cause.
 func (c *Client) Await(ctx context.Context, namespace, name string, report func(tensorboard.Condition) error) (*tensorboard.TensorBoard, error) {
 	reported := ""

@@ -38,8 +38,8 @@ type Forward struct {
 	last time.Time
 }
 
-// Start serves a TensorBoard at a local port; port 0 selects a free one. It fails if the user cannot reach the
-// TensorBoard now. The caller must call Close of the Forward.
+// Start serves a TensorBoard at a local port; port 0 selects a free one. It returns an error if the user cannot reach
+// the TensorBoard now. The caller must close the Forward.
 func (c *Client) Start(ctx context.Context, tb *tensorboard.TensorBoard, port int) (*Forward, error) {
 	f := &Forward{tunnel: &tunnel{client: c, namespace: tb.Namespace, name: tb.Name}, last: time.Now()}
 	if _, _, err := f.tunnel.connect(ctx); err != nil {
@@ -103,9 +103,9 @@ func (f *Forward) Quiet() time.Duration {
 	return time.Since(f.last)
 }
 
-// ServeHTTP forwards requests of the TensorBoard's own pages and of the user. It redirects requests for a loopback
-// address to Host and refuses all other host names. It also refuses service workers, because the worker of a page would
-// remain in the browser and serve the next TensorBoard at this port.
+// ServeHTTP forwards requests that come from the TensorBoard's own pages or directly from the user. It redirects
+// requests for a loopback address to Host and refuses all other host names. It also refuses service workers, because
+// the worker of a page would remain in the browser and serve the next TensorBoard at this port.
 func (f *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, port, err := net.SplitHostPort(r.Host)
 	switch {

@@ -22,15 +22,15 @@ import (
 )
 
 // tunnel connects to the port of a TensorBoard through the API server. All its connections are streams of one
-// connection to a pod. If that connection is lost, or the pod has ended, the next stream opens a connection to the
+// connection to a pod. If the connection to the pod is lost, or the pod has ended, the next dial connects to the
 // TensorBoard's current pod.
 type tunnel struct {
 	client          *Client
 	namespace, name string
 
 	mu sync.Mutex
-	// connection is the connection to pod; nil if there is none. requests is the number of requests for a stream so
-	// far.
+	// connection is the connection to pod; nil if there is none. requests is the number of calls of connect, which
+	// number the streams.
 	connection httpstream.Connection
 	pod        tensorboard.PodReference
 	requests   int
@@ -52,7 +52,7 @@ func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to tensorboard/%s: %w", t.name, err)
 	}
-	_ = faults.Close() // nothing is written to it
+	_ = faults.Close() // closes only the direction to the node, to which nothing is written
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := pod.CreateStream(header)
 	if err != nil {
@@ -75,8 +75,8 @@ func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	return s, nil
 }
 
-// connect returns the connection to the pod, and opens one to the current pod if there is none. It also returns the
-// number of a new request.
+// connect returns the connection to the pod. If there is none, it opens a connection to the current pod. It also
+// returns a new number for the streams of one request.
 func (t *tunnel) connect(ctx context.Context) (httpstream.Connection, int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +117,7 @@ func (t *tunnel) leave(pod httpstream.Connection) {
 	}
 }
 
-// prefer closes the connection unless it leads to the pod present, which is the TensorBoard's current pod.
+// prefer closes the connection unless it leads to present, the current pod of the TensorBoard.
 func (t *tunnel) prefer(present tensorboard.PodReference) {
 	t.mu.Lock()
 	pod := t.connection
@@ -128,8 +128,8 @@ func (t *tunnel) prefer(present tensorboard.PodReference) {
 	}
 }
 
-// close closes the connection with all its streams, and waits until their goroutines have ended. connect and dial then
-// return net.ErrClosed.
+// close closes the connection with all its streams, and waits until the goroutines of the streams have ended. connect
+// and dial then return net.ErrClosed.
 func (t *tunnel) close() {
 	t.mu.Lock()
 	t.closed = true
@@ -162,11 +162,11 @@ type stream struct {
 	httpstream.Stream
 	faults httpstream.Stream
 	pod    httpstream.Connection
-	// fault receives one value: the reason why the connection failed, or nil if the node has sent none.
+	// fault receives one value: the reason why the stream failed, or nil if it did not fail.
 	fault chan error
 }
 
-// readFaults waits until the stream of errors ends, and reports whether the node has sent a reason for a failure on it.
+// readFaults waits until the stream faults ends, and reports whether the node has sent an error on it.
 func (s *stream) readFaults() bool {
 	text, err := io.ReadAll(s.faults)
 	if len(text) > 0 {

@@ -18,7 +18,7 @@ import (
 	"tensorstack.dev/batch/internal/tensorboard/board"
 )
 
-// clock is a clock that a test sets.
+// clock is a clock that a test advances.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

@@ -31,15 +31,16 @@ type traffic struct {
 
 	mu       sync.Mutex
 	requests int64
-	open     int
-	last     time.Time
+	// open is the number of requests in progress. last is when the last request ended or, before that, the start.
+	open int
+	last time.Time
 }
 
-// newTraffic returns a record without requests.
+// newTraffic returns a traffic without requests. now is its clock.
 func newTraffic(now func() time.Time) *traffic { return &traffic{now: now, last: now()} }
 
-// watch returns a handler that records requests and passes them to h. A request that becomes a stream lasts as long as
-// the stream.
+// watch returns a handler that records requests and passes them to h. A request whose response is a stream lasts as
+// long as the stream.
 func (t *traffic) watch(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.mu.Lock()
@@ -56,7 +57,7 @@ func (t *traffic) watch(h http.Handler) http.Handler {
 	})
 }
 
-// activity returns the number of requests, and the time for which none has been in progress.
+// activity returns the number of requests, and the time for which no request has been in progress.
 func (t *traffic) activity() board.Activity {
 	t.mu.Lock()
 	defer t.mu.Unlock()
