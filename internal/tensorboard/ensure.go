@@ -19,16 +19,16 @@ import (
 // invalid, if the API server refuses an object, or if the name of an object is taken. The Deployment is nil if the spec
 // is invalid, if a creation was refused, or if the cache does not show the Deployment yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
-	logs, faults := board.Convert(&tb.Spec)
-	if len(faults) > 0 {
-		refusal := &board.Refusal{Reason: tensorboard.ReasonInvalidSpec, Message: faults.ToAggregate().Error()}
+	logs, errs := board.Convert(&tb.Spec)
+	if len(errs) > 0 {
+		refusal := &board.Refusal{Reason: tensorboard.ReasonInvalidSpec, Message: errs.ToAggregate().Error()}
 		return nil, refusal, r.stop(ctx, tb)
 	}
 	if refusal, err := r.ensureOne(ctx, tb, board.Service(tb), &corev1.Service{}); refusal != nil || err != nil {
 		return nil, refusal, err
 	}
 	want, live := board.Deployment(tb, logs, r.opts.Board), &appsv1.Deployment{}
-	if refusal, err := r.ensureOne(ctx, tb, want, live); refusal != nil || err != nil || live.UID == "" {
+	if refusal, err := r.ensureOne(ctx, tb, want, live); refusal != nil || err != nil || !metav1.IsControlledBy(live, tb) {
 		return nil, refusal, err
 	}
 	if !board.Differs(live, want) {
@@ -65,8 +65,8 @@ func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) erro
 	return nil
 }
 
-// ensureOne reads an object into live, or creates the object if it is missing. live remains empty if ensureOne creates
-// the object.
+// ensureOne reads an object of a TensorBoard into live. If the cache shows no object, or one of another owner, it creates
+// the object; live then does not belong to the TensorBoard.
 func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard, want, live client.Object) (*board.Refusal, error) {
 	kind := want.GetObjectKind().GroupVersionKind().Kind
 	err := r.owned.Get(ctx, client.ObjectKeyFromObject(want), live)

@@ -47,9 +47,9 @@ func read(t *testing.T, file string) *tensorboard.TensorBoard {
 
 func rendered(t *testing.T, tb *tensorboard.TensorBoard) string {
 	t.Helper()
-	logs, faults := board.Convert(&tb.Spec)
-	if len(faults) > 0 {
-		return faults.ToAggregate().Error() + "\n"
+	logs, errs := board.Convert(&tb.Spec)
+	if len(errs) > 0 {
+		return errs.ToAggregate().Error() + "\n"
 	}
 	var b strings.Builder
 	for _, o := range []runtime.Object{board.Service(tb), board.Deployment(tb, logs, settings)} {
@@ -72,9 +72,9 @@ func TestDiffersReportsOnlyChanges(t *testing.T) {
 		live := board.Deployment(tb, logs, settings)
 		changed := tb.DeepCopy()
 		change(changed)
-		logs, faults := board.Convert(&changed.Spec)
-		if len(faults) > 0 {
-			t.Fatal(faults.ToAggregate())
+		logs, errs := board.Convert(&changed.Spec)
+		if len(errs) > 0 {
+			t.Fatal(errs.ToAggregate())
 		}
 		want := board.Deployment(changed, logs, settings)
 		if next := board.Updated(live, want); board.Differs(next, want) {

@@ -20,9 +20,8 @@ import (
 
 // Limits of a stream of logs.
 const (
-	// allTail is the largest number of lines with which a stream begins, for all replicas together. minTail is the
-	// smallest number of lines for one replica.
-	allTail, minTail = 100_000, 100
+	// allTail is the largest number of lines with which a stream begins, for all replicas together.
+	allTail = 100_000
 	// flushInterval is how long lines are collected before they are sent. maxLinesPerMessage is the largest number of
 	// lines that are sent together.
 	flushInterval, maxLinesPerMessage = 150 * time.Millisecond, 5000
@@ -140,7 +139,7 @@ func (t *logTail) look() (begun []*logReader) {
 	failedFirst(pods)
 	slices.SortStableFunc(pods, func(a, b logPod) int { return t.rank(&a) - t.rank(&b) })
 	names, _ := replicasOf(t.job)
-	tail := max(minTail, int64(allTail/max(1, min(len(pods), view.ShownLogs))))
+	tail := int64(allTail / max(1, min(len(pods), view.ShownLogs)))
 	present, left, failed := map[types.UID]bool{}, 0, 0
 	for _, p := range pods {
 		present[p.pod.UID] = true

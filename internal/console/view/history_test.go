@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,19 @@ func TestUsageFilterBecomesAQuery(t *testing.T) {
 		if err := q.Check(); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
+	}
+}
+
+// TestRemarkOfALogWithoutTimes verifies that the remark about a log comes before its lines even if no line has a
+// timestamp.
+func TestRemarkOfALogWithoutTimes(t *testing.T) {
+	list := &archive.LogList{Logs: []archive.LogText{{Role: "w", Container: "main", Cut: true, Text: "the end of a line\n"}}}
+	var all []string
+	for _, l := range HistoryLines(list, &ArchivedLogs{}) {
+		all = append(all, l.Line.Text)
+	}
+	if want := []string{"--- the archive has only the end of this log ---", "the end of a line"}; !slices.Equal(all, want) {
+		t.Errorf("%q, want %q", all, want)
 	}
 }
 

@@ -147,17 +147,21 @@ func linesOf(l *archive.LogText, name string, colour int, remarks []string) []Hi
 	source := LogSource{Replica: name, Colour: colour}
 	var all []HistoryLine
 	var last time.Time
+	remarked := func(at time.Time) (lines []HistoryLine) {
+		for _, text := range remarks {
+			remark := source.Remark(text)
+			lines = append(lines, HistoryLine{name, remark.Text, at, remark})
+		}
+		remarks = nil
+		return lines
+	}
 	for text := range strings.SplitSeq(strings.TrimSuffix(l.Text, "\n"), "\n") {
 		stamp, rest, _ := strings.Cut(text, " ")
 		if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
-			text = rest
-			for _, text := range remarks {
-				remark := source.Remark(text)
-				all = append(all, HistoryLine{name, remark.Text, at, remark})
-			}
-			remarks, last = nil, at
+			all = append(all, remarked(at)...)
+			text, last = rest, at
 		}
 		all = append(all, HistoryLine{name, text, last, source.Line(last, text)})
 	}
-	return all
+	return append(remarked(last), all...) // remarks are left if no line has a timestamp
 }

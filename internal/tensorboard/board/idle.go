@@ -83,13 +83,13 @@ func idleWhileSuspended(old, c *tensorboard.Condition) {
 
 // idleWithoutActivity sets the condition Idle if the pod's activity is unknown. The condition keeps its status. If
 // isNew, the status becomes Unknown.
-func idleWithoutActivity(old, c *tensorboard.Condition, fault error) {
+func idleWithoutActivity(old, c *tensorboard.Condition, problem error) {
 	if isNew(old) {
 		c.Status = metav1.ConditionUnknown
 	}
 	c.Reason, c.Message = tensorboard.ReasonProbeFailed, "Its pod does not report the time of its last request."
-	if fault != nil {
-		c.Message += " " + fault.Error()
+	if problem != nil {
+		c.Message += " " + problem.Error()
 	}
 }
 

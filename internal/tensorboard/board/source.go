@@ -68,7 +68,7 @@ func Convert(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
 
 // conversion is the state of one call of Convert.
 type conversion struct {
-	faults
+	specErrors
 	logs Logs
 }
 

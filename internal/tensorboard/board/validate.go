@@ -12,14 +12,14 @@ import (
 
 // Validate returns the errors in a spec. Errors name fields below path.
 func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
-	var f faults
+	var f specErrors
 	if s.Image == "" {
 		f.required(path.Child("image"), "name the image that holds tensorboard")
 	}
 	sources := len(s.TrainingLogFilesets)
 	for i, text := range s.TrainingLogFilesets {
-		if _, fault := parseFileset(text); fault != "" {
-			f.invalid(path.Child("trainingLogFilesets").Index(i), text, fault)
+		if _, problem := parseFileset(text); problem != "" {
+			f.invalid(path.Child("trainingLogFilesets").Index(i), text, problem)
 		}
 	}
 	if d := s.LogDir; d != nil {
@@ -35,18 +35,18 @@ func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList 
 	return f.errs
 }
 
-// faults collects the errors of a spec.
-type faults struct{ errs field.ErrorList }
+// specErrors collects the errors of a spec.
+type specErrors struct{ errs field.ErrorList }
 
-func (f *faults) invalid(path *field.Path, value any, detail string) {
+func (f *specErrors) invalid(path *field.Path, value any, detail string) {
 	f.errs = append(f.errs, field.Invalid(path, value, detail))
 }
 
-func (f *faults) required(path *field.Path, detail string) {
+func (f *specErrors) required(path *field.Path, detail string) {
 	f.errs = append(f.errs, field.Required(path, detail))
 }
 
-func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
+func (f *specErrors) logDir(d *tensorboard.LogDir, path *field.Path) {
 	for i := range d.PVC {
 		at := path.Child("pvc").Index(i)
 		if d.PVC[i].Name == "" {
@@ -74,7 +74,7 @@ func (f *faults) logDir(d *tensorboard.LogDir, path *field.Path) {
 func escapes(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
 
 // urls validates a list of addresses, which must not be empty. form describes a valid address.
-func (f *faults) urls(list, schemes []string, form string, path *field.Path) {
+func (f *specErrors) urls(list, schemes []string, form string, path *field.Path) {
 	if len(list) == 0 {
 		f.required(path, "list at least one address")
 	}
@@ -96,9 +96,9 @@ type fileset struct {
 	path string
 }
 
-// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. fault is the error in text; empty if
+// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. problem is the error in text; empty if
 // there is none.
-func parseFileset(text string) (set fileset, fault string) {
+func parseFileset(text string) (set fileset, problem string) {
 	const forms = "write t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH"
 	rest, ok := strings.CutPrefix(text, "t9k://")
 	if !ok {

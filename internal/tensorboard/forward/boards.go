@@ -87,13 +87,13 @@ func (b *Boards) await(ctx context.Context, tb *tensorboard.TensorBoard) (*tenso
 func (b *Boards) at(ctx context.Context, tb *tensorboard.TensorBoard) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return "", errors.New("the console ends")
+	}
 	if f := b.open[tb.UID]; f != nil {
 		f.tunnel.prefer(tb.Status.Pod.Reference)
 		f.count(0) // opening the address counts as a request
 		return f.URL, nil
-	}
-	if b.closed {
-		return "", errors.New("the console ends")
 	}
 	f, err := b.client.Start(ctx, tb, 0)
 	if err != nil {

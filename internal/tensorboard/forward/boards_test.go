@@ -5,6 +5,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
 // TestIdleAddressesEnd verifies that an address is closed an hour after its last request, but not during a request.
@@ -37,4 +41,16 @@ func TestIdleAddressesEnd(t *testing.T) {
 		is("61 minutes after it", false)
 		b.Close()
 	})
+}
+
+// TestClosedBoardsOpenNothing verifies that Open does not return an address that Close has closed.
+func TestClosedBoardsOpenNothing(t *testing.T) {
+	b := NewBoards(&Client{})
+	f := &Forward{tunnel: &tunnel{}, web: &http.Server{ReadHeaderTimeout: time.Second}, last: time.Now()}
+	b.open["board"] = f
+	b.running.Go(func() { b.keep("board", f) })
+	b.Close()
+	if url, err := b.at(t.Context(), &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{UID: "board"}}); err == nil {
+		t.Errorf("it returns %q", url)
+	}
 }

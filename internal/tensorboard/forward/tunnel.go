@@ -48,20 +48,20 @@ func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	header.Set(corev1.PortHeader, strconv.Itoa(board.Port()))
 	header.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(request))
 	header.Set(corev1.StreamType, corev1.StreamTypeError)
-	faults, err := pod.CreateStream(header)
+	errs, err := pod.CreateStream(header)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to tensorboard/%s: %w", t.name, err)
 	}
-	_ = faults.Close() // closes only the direction to the node, to which nothing is written
+	_ = errs.Close() // closes only the direction to the node, to which nothing is written
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := pod.CreateStream(header)
 	if err != nil {
-		pod.RemoveStreams(faults)
+		pod.RemoveStreams(errs)
 		return nil, fmt.Errorf("connecting to tensorboard/%s: %w", t.name, err)
 	}
-	s := &stream{Stream: data, faults: faults, pod: pod, fault: make(chan error, 1)}
+	s := &stream{Stream: data, errs: errs, pod: pod, failure: make(chan error, 1)}
 	read := func() {
-		if s.readFaults() {
+		if s.readErrors() {
 			t.leave(pod)
 		}
 	}
@@ -160,19 +160,19 @@ func (c *Client) dialer(namespace, pod string) (httpstream.Dialer, error) {
 // stream is a connection to a TensorBoard. It implements net.Conn, but ignores deadlines.
 type stream struct {
 	httpstream.Stream
-	faults httpstream.Stream
-	pod    httpstream.Connection
-	// fault receives one value: the reason why the stream failed, or nil if it did not fail.
-	fault chan error
+	errs httpstream.Stream
+	pod  httpstream.Connection
+	// failure receives one value: the reason why the stream failed, or nil if it did not fail.
+	failure chan error
 }
 
-// readFaults waits until the stream faults ends, and reports whether the node has sent an error on it.
-func (s *stream) readFaults() bool {
-	text, err := io.ReadAll(s.faults)
+// readErrors waits until the stream errs ends, and reports whether the node has sent an error on it.
+func (s *stream) readErrors() bool {
+	text, err := io.ReadAll(s.errs)
 	if len(text) > 0 {
 		err = errors.New(strings.TrimSpace(string(text)))
 	}
-	s.fault <- err
+	s.failure <- err
 	if len(text) > 0 {
 		_ = s.Reset() // a reader would otherwise wait forever
 	}
@@ -184,10 +184,10 @@ func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b)
 	if err != nil {
 		select {
-		case fault := <-s.fault:
-			s.fault <- nil
-			if fault != nil {
-				return n, fault
+		case failure := <-s.failure:
+			s.failure <- nil
+			if failure != nil {
+				return n, failure
 			}
 		case <-s.pod.CloseChan():
 		}
@@ -197,8 +197,8 @@ func (s *stream) Read(b []byte) (int, error) {
 
 // Close implements net.Conn. It closes the stream in both directions.
 func (s *stream) Close() error {
-	s.pod.RemoveStreams(s.Stream, s.faults)
-	_ = s.faults.Reset()
+	s.pod.RemoveStreams(s.Stream, s.errs)
+	_ = s.errs.Reset()
 	return s.Reset()
 }
 
