@@ -23,7 +23,8 @@ const (
 	Failed    Outcome = "Failed"
 	// Evicted means that something other than the job terminated the pod, such as a preemption or a drain.
 	Evicted Outcome = "Evicted"
-	// Stopped means that the pod was deleted while it ran, for example because its job was paused or had finished.
+	// Stopped means that the pod was deleted before its replica ended, for example because its job was paused or had
+	// finished. The pod may never have started.
 	Stopped Outcome = "Stopped"
 	// Lost means that the pod ended while no recorder was running. Its end is estimated: it is the end of the job or,
 	// if the job had not ended, the last time at which a recorder was running.
@@ -114,7 +115,7 @@ func (a *Attempt) end(p *corev1.Pod) {
 	}
 }
 
-// settle sets the outcome of an attempt whose replica has ended.
+// settle sets Outcome, Cause and ExitCode of an attempt whose replica has ended.
 func (a *Attempt) settle(p *corev1.Pod) {
 	end := observed.End(p)
 	a.ExitCode = end.ExitCode

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNoControlSequenceIsPassedOn verifies that verbs that do not need a cluster escape the control sequences in
-// manifests and arguments. TestCLIPassesNoControlSequenceOn in test/integration checks the other verbs.
+// TestNoControlSequenceIsPassedOn verifies that the verbs that need no cluster escape control sequences in manifests
+// and arguments. TestCLIPassesNoControlSequenceOn in test/integration checks the other verbs.
 func TestNoControlSequenceIsPassedOn(t *testing.T) {
 	const evil = `\u001b[2J\u009b31m\u0007`
 	manifest := `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "evil", "annotations": {"a": "` + evil + `"}},

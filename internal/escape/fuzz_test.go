@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzEscape verifies that no text keeps a character that a terminal interprets or that changes the direction of text,
-// and that harmless text is unchanged.
+// FuzzEscape verifies that the results of Control and Directed are valid UTF-8 without control characters other than
+// line breaks and tabs, that Directed also leaves no character that changes the text direction, that escaping a result
+// again does not change it, and that Control does not change valid text without such control characters.
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"plain\tä\n", "\x1b[2J", "\u009b2J", "\x80\xff", "a\rb", "\u202egpj.exe", "\ufffd", "\x00"} {
 		f.Add(s)

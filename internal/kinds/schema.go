@@ -47,7 +47,9 @@ func isOn(object string) string {
 // anObject marks an object that has no default: a missing object equals no other object.
 const anObject = "object"
 
-// jobKept lists the immutable fields of all kinds, and trainingKept the immutable fields of all training jobs.
+// jobKept lists the immutable fields that the specs of all kinds have in common, and trainingKept those that the specs
+// of all training jobs have in common, including jobKept. Each kind adds its own fields, and lists the fields of roles
+// in roleKept.
 var (
 	jobKept = []keptField{
 		{"runMode.debug.replicaSpecs", "[]"},

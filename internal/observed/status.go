@@ -30,7 +30,8 @@ func Finished(s *batch.JobStatus) (finished, succeeded bool) {
 	return succeeded || Condition(s, batch.JobFailedCondition).Status == metav1.ConditionTrue, succeeded
 }
 
-// Explain returns, in one line, why a job is in its phase; empty if all its replicas run or have ended.
+// Explain returns, in one line, why a job is in its phase. It returns an empty string if the job has no conditions yet,
+// and if the job is neither finished nor paused and all its replicas run or have ended.
 func Explain(s *batch.JobStatus) string {
 	finished, succeeded := Finished(s)
 	switch {

@@ -69,8 +69,8 @@ func (p *process) cpu() (time.Duration, error) {
 
 // cpuOf returns the processor time that the process with this ID has used so far.
 func cpuOf(pid int) (time.Duration, error) {
-	// processClock is the type of Linux's CPU clock of a process. The ID of the clock also contains the complement of
-	// the process's PID.
+	// processClock is the kernel's CPUCLOCK_SCHED: the clock of the CPU time of a process. The upper bits of the
+	// clock's ID are the bitwise complement of the PID.
 	const processClock = 2
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|processClock), &t); err != nil {

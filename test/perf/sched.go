@@ -31,19 +31,21 @@ type contender struct {
 	gang bool
 	// ofJobs labels the pods as created by the operator.
 	ofJobs bool
+	// labelled names the queue in a label of each pod.
+	labelled bool
 }
 
 func upstream(size int) *contender {
-	return &contender{system{name: "default", title: "kube-scheduler"}, "kube-scheduler", corev1.DefaultSchedulerName, size, false, false}
+	return &contender{system: system{name: "default", title: "kube-scheduler"}, part: "kube-scheduler", scheduler: corev1.DefaultSchedulerName, size: size}
 }
 
 func gangs(size int) *contender {
-	return &contender{system{name: fmt.Sprintf("gangs%d", size), title: fmt.Sprintf("gangs of %d", size)}, "t9k-scheduler",
-		scheduling.SchedulerName, size, true, false}
+	return &contender{system: system{name: fmt.Sprintf("gangs%d", size), title: fmt.Sprintf("gangs of %d", size)}, part: "t9k-scheduler",
+		scheduler: scheduling.SchedulerName, size: size, gang: true}
 }
 
 func singles() *contender {
-	return &contender{system{name: "singles", title: "t9k, single pods"}, "t9k-scheduler", scheduling.SchedulerName, 1, false, false}
+	return &contender{system: system{name: "singles", title: "t9k, single pods"}, part: "t9k-scheduler", scheduler: scheduling.SchedulerName, size: 1}
 }
 
 func columns(all []*contender) []*system {
@@ -104,6 +106,9 @@ func (g *groups) podsOf(name string) []*corev1.Pod {
 	}
 	if g.ofJobs {
 		labels[batch.LabelJobName] = name
+	}
+	if g.labelled {
+		labels[scheduling.LabelQueue] = g.queue
 	}
 	var all []*corev1.Pod
 	for i := range g.size {

@@ -58,13 +58,14 @@ func rates(name string, nodes int) workload {
 }
 
 // creations returns a workload that measures the creation of pods while no scheduler runs. The cluster has 20
-// additional queues, because admission evaluates a policy for each queue.
+// additional queues, because admission evaluates a policy for each queue if a pod names one.
 func creations() workload {
 	const queues = 20
-	plain, ofJobs, gang, single := upstream(1), gangs(8), gangs(8), singles()
+	plain, ofJobs, gang, single, labelled := upstream(1), gangs(8), gangs(8), singles(), singles()
 	plain.title = "plain pods"
 	ofJobs.name, ofJobs.title, ofJobs.ofJobs = "jobs", "pods of jobs", true
-	return onStage("sched-create", "creation of pods, as admission lets them pass", 50, []*contender{plain, ofJobs, gang, single},
+	labelled.name, labelled.title, labelled.labelled = "labelled", "t9k, single pods that name their queue", true
+	return onStage("sched-create", "creation of pods, as admission lets them pass", 50, []*contender{plain, ofJobs, gang, single, labelled},
 		func(st *stage, c *contender) (*result, error) {
 			if err := parallel(st.ctx, names("other-", queues), st.ensureQueue); err != nil {
 				return nil, err

@@ -141,7 +141,7 @@ func firstReplica(t *track) (role, rank string) {
 	return t.normal.Roles[0].Type, "0"
 }
 
-// takeLines shows a line and the lines that wait behind it.
+// takeLines takes a line and the lines that wait in d.out.lines, at most pendingLines of them.
 func (d *display) takeLines(l jobLine) {
 	d.takeLine(l)
 	for range pendingLines {

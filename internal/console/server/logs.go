@@ -41,8 +41,8 @@ type logPod struct {
 	init bool
 }
 
-// replicasOf returns the names of a job's replicas, sorted by role and rank, and the name of the main container of
-// each role.
+// replicasOf returns the replicas of a job as ROLE-RANK, in the order of the roles in the spec and then by rank. It
+// also returns the name of the main container by role, without the roles that have no main container.
 func replicasOf(j *observed.Job) (names []string, containers map[string]string) {
 	containers = map[string]string{}
 	n := j.Kind.Convert(j.Object)
@@ -58,7 +58,7 @@ func replicasOf(j *observed.Job) (names []string, containers map[string]string) 
 	return names, containers
 }
 
-// selected returns the current pods of a job that the filter selects and that have started, sorted by role and rank.
+// selected returns the current pods of a job that the filter selects and that have started, in the order of replicasOf.
 func (s *visit) selected(j *observed.Job, f *view.LogFilter) []logPod {
 	names, containers := replicasOf(j)
 	index := make(map[string]int, len(names))

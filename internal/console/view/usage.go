@@ -24,7 +24,8 @@ type UsageFilter struct {
 	From, To string
 }
 
-// ParseUsageFilter reads a filter from the values of a URL.
+// ParseUsageFilter reads a filter from the values of a URL. A missing or unknown By becomes the queue. Query checks
+// From and To.
 func ParseUsageFilter(v url.Values) UsageFilter {
 	get := func(key string) string { return strings.TrimSpace(v.Get(key)) }
 	f := UsageFilter{By: archive.By(get("by")), Resource: get("resource"), Namespace: get("ns"), From: get("from"), To: get("to")}

@@ -50,7 +50,8 @@ func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, erro
 	return out, err
 }
 
-// refuseContainer returns an error if the container requires a feature that this runtime does not support.
+// refuseContainer returns an error if the container's configuration is invalid or requires a feature that this runtime
+// does not support.
 func refuseContainer(config *pb.ContainerConfig) error {
 	name := config.GetMetadata().GetName()
 	switch {

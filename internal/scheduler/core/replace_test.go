@@ -3,8 +3,8 @@ package core
 import "testing"
 
 // TestReplacementGetsRoomThatEnds verifies that the room of a terminating pod of a gang is kept for its replacement. A
-// group of a higher queue, which could evict other pods, must not get that room, neither before nor after the
-// replacement exists.
+// group of a queue with a higher priority, which may evict the pods of other queues, must not get that room, neither
+// before nor after the replacement exists.
 func TestReplacementGetsRoomThatEnds(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(1, "", "")
 	w.queue("low", 0, 0).Preemptible = false

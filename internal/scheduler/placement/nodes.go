@@ -38,7 +38,8 @@ type Nodes struct {
 	snapshot *internalcache.Snapshot
 	// waiting returns the waiting pod of this round with the given UID; nil if there is none.
 	waiting func(types.UID) *Pod
-	// assumed are the pods that have been assumed in the cache.
+	// assumed holds, by UID, the copies of waiting pods, with their nodes, that Nodes has assumed in the cache and not
+	// forgotten.
 	assumed map[types.UID]*corev1.Pod
 	// reserved are the cycle states of assumed pods for which Reserve plugins hold volumes or devices.
 	reserved map[types.UID]fwk.CycleState
