@@ -70,8 +70,8 @@ func (c *conversion) plain(roles []*role, processes string) {
 	}
 }
 
-// callsPlainTorchrun reports whether the main container calls torchrun without the options in decided and without references
-// to launcherVariables.
+// callsPlainTorchrun reports whether the main container calls torchrun without the options in decided and without
+// references to launcherVariables.
 func (r *role) callsPlainTorchrun() bool {
 	args, ok := r.torchrunArgs()
 	return ok && len(ownOptions(args)) == 0 && !launcherVariables.MatchString(r.text())

@@ -70,7 +70,8 @@ type expectations struct {
 	// refusals holds the creations that the API server refused, see engine.Seen.Refusals.
 	refusals []engine.Refusal
 
-	// warning is the last warning about the pod with the UID warnedPod, whose start is overdue, as read at eventsReadAt.
+	// warning is the last warning about the pod with the UID warnedPod, whose start is overdue, as read at
+	// eventsReadAt.
 	warning      *engine.Warning
 	warnedPod    types.UID
 	eventsReadAt time.Time

@@ -115,9 +115,9 @@ func namesRoles(list string) SchemaRule {
 	}
 }
 
-// unlessStatusWrite is the CEL prefix that makes a rule skip most status writes: those that add or remove the status, or that
-// change the number of creating, pending or running replicas. The API server ensures that a status write does not
-// change the spec. The rules skip these writes because comparing pod templates takes milliseconds and statuses are
+// unlessStatusWrite is the CEL prefix that makes a rule skip most status writes: those that add or remove the status,
+// or that change the number of creating, pending or running replicas. The API server ensures that a status write does
+// not change the spec. The rules skip these writes because comparing pod templates takes milliseconds and statuses are
 // written often.
 const unlessStatusWrite = "has(self.status) != has(oldSelf.status) || has(self.status) && has(self.status.aggregate) && has(oldSelf.status.aggregate) && " +
 	"(self.status.aggregate.running != oldSelf.status.aggregate.running || self.status.aggregate.pending != oldSelf.status.aggregate.pending || " +

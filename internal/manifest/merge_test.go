@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestWrongTypeHidesErrorsThatDependOnIt verifies that, for a value of a wrong type in a manifest without other errors, all errors
-// reported are about this value, one of its parents or one of its parts: fields that depend on the value are not
-// checked.
+// TestWrongTypeHidesErrorsThatDependOnIt verifies that, for a value of a wrong type in a manifest without other errors,
+// all errors reported are about this value, one of its parents or one of its parts: fields that depend on the value are
+// not checked.
 func TestWrongTypeHidesErrorsThatDependOnIt(t *testing.T) {
 	files, err := filepath.Glob("../kinds/testdata/good/*.yaml")
 	if err != nil || len(files) == 0 {

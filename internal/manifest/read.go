@@ -41,7 +41,8 @@ type Doc struct {
 	at *positions
 }
 
-// WithObject returns the document with another object. Errors of this object have the line on which the document begins.
+// WithObject returns the document with another object. Errors of this object have the line on which the document
+// begins.
 func (d Doc) WithObject(object *unstructured.Unstructured) Doc {
 	return Doc{File: d.File, Line: d.Line, Object: object}
 }

@@ -65,8 +65,8 @@ func (r *reconciler) stop(ctx context.Context, tb *tensorboard.TensorBoard) erro
 	return nil
 }
 
-// ensureOne reads an object of a TensorBoard into live. If the cache shows no object, or one of another owner, it creates
-// the object; live then does not belong to the TensorBoard.
+// ensureOne reads an object of a TensorBoard into live. If the cache shows no object, or one of another owner, it
+// creates the object; live then does not belong to the TensorBoard.
 func (r *reconciler) ensureOne(ctx context.Context, tb *tensorboard.TensorBoard, want, live client.Object) (*board.Refusal, error) {
 	kind := want.GetObjectKind().GroupVersionKind().Kind
 	err := r.owned.Get(ctx, client.ObjectKeyFromObject(want), live)

@@ -168,9 +168,9 @@ func (l *load) begin() {
 	})
 }
 
-// awaitWrite waits until the API server has accepted a POST, PUT or DELETE in the test's namespace that an operator sent
-// after start. It returns the time from start to the first such request. The requests are those that the given proxies
-// have seen, by default the proxy of the load.
+// awaitWrite waits until the API server has accepted a POST, PUT or DELETE in the test's namespace that an operator
+// sent after start. It returns the time from start to the first such request. The requests are those that the given
+// proxies have seen, by default the proxy of the load.
 func (l *load) awaitWrite(start time.Time, proxies ...*apiproxy.Proxy) (delay time.Duration) {
 	l.Helper()
 	if proxies == nil {

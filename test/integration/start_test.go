@@ -70,8 +70,9 @@ func TestMissingCRDStopsOnlyItsController(t *testing.T) {
 	w.checkStart(w.Env.Kubeconfig, "apply its CRD", func() { w.Must(w.Client.Create(t.Context(), crd)) })
 }
 
-// checkWaitForCRDs starts an operator before the CRDs exist, and verifies that it is healthy while it waits for them, so
-// that kubelets do not restart it, and that it becomes ready without a restart, as every installation by Helm requires.
+// checkWaitForCRDs starts an operator before the CRDs exist, and verifies that it is healthy while it waits for them,
+// so that kubelets do not restart it, and that it becomes ready without a restart, as every installation by Helm
+// requires.
 func (w *world) checkWaitForCRDs() {
 	w.Helper()
 	health := freeAddress(w.T)

@@ -116,8 +116,8 @@ func (s *server) resolveStart(ctx context.Context, c *container) (started bool, 
 	return false, s.saveContainer(c)
 }
 
-// restoreSandbox mounts the lost namespaces and the lost shared memory of a ready sandbox again. If a namespace cannot be
-// restored or the pause process has exited, it marks the sandbox as not ready and releases its address, its network
+// restoreSandbox mounts the lost namespaces and the lost shared memory of a ready sandbox again. If a namespace cannot
+// be restored or the pause process has exited, it marks the sandbox as not ready and releases its address, its network
 // device and its mounts.
 func (s *server) restoreSandbox(sb *sandbox) error {
 	if !sb.Ready {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 )
 
-// maxBindings is the largest number of concurrent bindings. By default, an API server allows 100 concurrent requests per
-// connection, and requests beyond that need a new connection. The other 50 are left for events and conditions.
+// maxBindings is the largest number of concurrent bindings. By default, an API server allows 100 concurrent requests
+// per connection, and requests beyond that need a new connection. The other 50 are left for events and conditions.
 const maxBindings = 50
 
 // newBinder returns the framework's default bind plugin.

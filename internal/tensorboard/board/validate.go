@@ -96,8 +96,8 @@ type fileset struct {
 	path string
 }
 
-// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. problem is the error in text; empty if
-// there is none.
+// parseFileset parses t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH. problem is the error in text; empty
+// if there is none.
 func parseFileset(text string) (set fileset, problem string) {
 	const forms = "write t9k://pvc/NAME/SUBPATH or t9k://minio/SECRET/BUCKET/SUBPATH"
 	rest, ok := strings.CutPrefix(text, "t9k://")
