@@ -168,8 +168,8 @@ func (p *pass) unscheduled() (batch.Reason, string) {
 	return waitReason(c.Reason), fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)
 }
 
-// groupUnreported reports whether the scheduler has not yet set the Scheduled condition of the job's PodGroup. Until
-// then, the conditions of the pods only refer to the condition of the group.
+// groupUnreported reports whether the job has a gang, and the scheduler has not yet set the condition GroupScheduled of
+// its PodGroup. Until then, the conditions of the pods only refer to the condition of the group.
 func (p *pass) groupUnreported() bool {
 	return p.Gang != nil && (p.seen.Group == nil || !slices.ContainsFunc(p.seen.Group.Status.Conditions,
 		func(c scheduling.PodGroupCondition) bool { return c.Type == scheduling.GroupScheduled }))

@@ -254,8 +254,9 @@ func TestSuccessBeforeTheIncidentIsKept(t *testing.T) {
 	}
 }
 
-// TestPermanentFailuresAroundAnIncident verifies that replicas that fail together with the lead or after it restart
-// whatever their exit code is, and that replicas that failed before it do not.
+// TestPermanentFailuresAroundAnIncident verifies that a replica whose exit code permits no restart restarts
+// nevertheless if it fails at the same time as the replica that begins the incident, and stays failed if it failed
+// earlier.
 func TestPermanentFailuresAroundAnIncident(t *testing.T) {
 	for name, earlier := range map[string]bool{"before": true, "after": false} {
 		t.Run(name, func(t *testing.T) {

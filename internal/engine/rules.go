@@ -60,8 +60,10 @@ func (p *pass) judge() verdict {
 	return v
 }
 
-// judgeRules ends the job by the rule that held first. If two rules held at the same time, failure wins, whichever was
-// observed first.
+// judgeRules returns the verdict of the finish rules. If both a success rule and a failure rule hold, success wins only
+// if it held more than sameMoment earlier, whichever was observed first. Without a success, a used-up limit on restarts
+// decides before the failure rules. If no rule holds, the job fails if none can hold any more, or if a collective job
+// has lost a replica for good.
 func (p *pass) judgeRules() verdict {
 	lost, lostAt := p.judgeFailure()
 	won, wonAt := p.judgeSuccess()

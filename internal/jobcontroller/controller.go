@@ -53,7 +53,7 @@ func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
 type Owned struct {
 	// Object is an empty object of the kind.
 	Object client.Object
-	// Wakes passes the events of such objects that require a pass over the job.
+	// Wakes selects the events of these objects after which the job must be reconciled.
 	Wakes predicate.Predicate
 	// OnlyMetadata is true if the cache holds only the metadata of such objects.
 	OnlyMetadata bool

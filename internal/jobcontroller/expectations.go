@@ -205,8 +205,9 @@ func (exp *expectations) asDeleted(pod *corev1.Pod) *corev1.Pod {
 	return marked
 }
 
-// forgetAfter returns the time until the next creation or live view that the caches do not show is forgotten; zero if
-// there is none. Such an object may have been deleted before any cache saw it, and then no event reports its deletion.
+// forgetAfter returns the time until this process next stops assuming that an object exists which it created, or saw in
+// the live view, and which no cache shows; zero if there is none. The job then needs a pass, because no event reports
+// an object that was deleted before any cache saw it.
 func (exp *expectations) forgetAfter(now time.Time) time.Duration {
 	next := time.Duration(0)
 	note := func(until time.Time) {

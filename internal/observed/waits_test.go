@@ -14,7 +14,7 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestWaits verifies what Waits returns for a job with two workers in different states.
+// TestWaits verifies, for several states, what Waits returns for a job whose two workers are both in that state.
 func TestWaits(t *testing.T) {
 	pod := func(rank, node string, status corev1.PodStatus) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-worker-" + rank, UID: types.UID(rank), Labels: map[string]string{scheduling.LabelGroupName: "job"}},

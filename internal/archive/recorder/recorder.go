@@ -31,8 +31,8 @@ import (
 // Options configure a recorder.
 type Options struct {
 	// Config is the client configuration. Its user must be allowed to list and watch jobs, pods and events, and to get
-	// the namespace kube-system and pods/log. Without the right to get pods/log, the recorder keeps no logs. The
-	// recorder uses no other rights.
+	// the namespace kube-system. Without the right to get pods/log, the recorder keeps no logs. The recorder uses no
+	// other rights.
 	Config *rest.Config
 	// Store is the archive to write to. The caller closes it, and must call Recorder.Wait first.
 	Store *store.Store

@@ -31,7 +31,8 @@ type driver struct {
 	client  dynamic.ResourceInterface
 	options *options
 	byName  map[string]*member
-	// screen and terminal are nil if the output is not a terminal.
+	// terminal is nil if the output is not a terminal. screen is nil if there is no live view: without a terminal, with
+	// --detach, and before run.
 	screen   *view.Screen
 	terminal *kit.Terminal
 	style    view.Style

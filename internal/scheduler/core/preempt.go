@@ -261,9 +261,10 @@ func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark
 	return k
 }
 
-// grow removes one unit after the other and, after each removal, places the pods that fit. It returns the number of
-// removed units. ok is false if the group does not fit even then. All pods of the group must be alike. Placed pods need
-// not move, because the number of such pods that a node can hold does not depend on other nodes.
+// grow places the pods that fit and takes away one more unit, in order, until the group fits. It returns the number of
+// units taken away. ok is false if the group does not fit even without all units. All pods of the group must be
+// uniform. Placed pods need not move, because the number of such pods that a node can hold does not depend on other
+// nodes.
 func (r *round) grow(g *Group, left need, pods []*Pod, units []evictionUnit) (taken int, ok bool) {
 	for ; ; taken++ {
 		for len(pods) > 0 && left.total > 0 {

@@ -14,7 +14,7 @@ import (
 // alternating between the zones. The order of the snapshot itself depends on when each node was added.
 type order struct {
 	listed, sorted []fwk.NodeInfo
-	// nodes are the objects of listed when they were sorted.
+	// nodes are the objects of listed that check last saw.
 	nodes []*corev1.Node
 }
 
