@@ -58,7 +58,8 @@ func (r *Review) Problem() error {
 	return r.problem
 }
 
-// Run reviews the permissions immediately and then repeatedly, until ctx ends. It logs each change of the result.
+// Run reviews the permissions immediately and then repeatedly, until ctx ends. It logs each change of the result and
+// each failed review.
 func (r *Review) Run(ctx context.Context) {
 	delays := newDelays()
 	for {

@@ -35,7 +35,7 @@ type merger[T any] struct {
 }
 
 // fill receives the next value of each source whose head is nil, and gives up sources that send nothing for the
-// duration patience. It returns false if ctx has ended.
+// duration patience. It returns false if ctx ends while it waits.
 func (m *merger[T]) fill(ctx context.Context, patience time.Duration) bool {
 	var timer *time.Timer
 	for {

@@ -47,7 +47,8 @@ func TestMergeIsInOrderOfTimes(t *testing.T) {
 }
 
 // TestMergeDoesNotWaitForSilentSources verifies that sources that send nothing, such as the logs of a node that does
-// not answer, delay the other sources only once, by the patience.
+// not answer, delay the other sources only once, by the patience. It also verifies that Merge returns when ctx has
+// ended.
 func TestMergeDoesNotWaitForSilentSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

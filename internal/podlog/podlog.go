@@ -75,7 +75,7 @@ func (p *Position) Pass(at time.Time) {
 type Reader struct {
 	Open Opener
 	// Options are the options of the requests. Requests that continue from a Position ignore SinceTime, SinceSeconds
-	// and TailLines.
+	// and TailLines. The method Follow sets Options.Follow.
 	Options corev1.PodLogOptions
 	// Position is where the next request continues. The Reader updates Position before it emits a line.
 	Position Position
@@ -208,7 +208,8 @@ func pause(ctx context.Context, ended <-chan struct{}, delay time.Duration) erro
 	return nil
 }
 
-// count counts consecutive error answers of the API server. It calls Retrying after more than silentRetries of them.
+// count counts consecutive error answers of the API server. When there are more than silentRetries of them, it calls
+// Retrying once.
 func (r *Reader) count(err error) {
 	var answer apierrors.APIStatus
 	switch {

@@ -36,7 +36,8 @@ func (c Client) jobs(j *observed.Job) dynamic.ResourceInterface {
 var ErrReplaced = errors.New("it was deleted, and another job has its name now")
 
 // explain returns ErrReplaced for an error that says that the job in the cluster has another UID than the request
-// names. It returns any other error unchanged.
+// names. It takes every conflict for such an error, because the requests contain no resourceVersion. It returns any
+// other error unchanged.
 func explain(err error) error {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -92,7 +93,7 @@ func (c Client) Resize(ctx context.Context, j *observed.Job, n int) error {
 // the job is already deleted. It does not delete another job with the same name, and the error then wraps ErrReplaced.
 func (c Client) Delete(ctx context.Context, j *observed.Job) error { return c.remove(ctx, j) }
 
-// TryDelete returns the error with which the API server would refuse to delete a job. It deletes nothing.
+// TryDelete returns the error with which Delete would fail, or nil. It deletes nothing.
 func (c Client) TryDelete(ctx context.Context, j *observed.Job) error {
 	return c.remove(ctx, j, metav1.DryRunAll)
 }
@@ -144,7 +145,7 @@ func CopyOf(raw *unstructured.Unstructured, name string) *unstructured.Unstructu
 }
 
 // Copy creates the copy of a job that CopyOf describes, and returns it. If the new name is taken,
-// apierrors.IsAlreadyExists is true for the error.
+// apierrors.IsAlreadyExists is true for the error. The error wraps ErrReplaced if another job has the name of j now.
 func (c Client) Copy(ctx context.Context, j *observed.Job, name string) (*unstructured.Unstructured, error) {
 	raw, err := c.Read(ctx, j)
 	if err != nil {

@@ -172,8 +172,8 @@ func (r *reconciler) observe(ctx context.Context, tb *tensorboard.TensorBoard) (
 	return seen, nil
 }
 
-// write updates the status if it has changed. The update contains the resourceVersion that was read, so it fails if
-// another client has changed the TensorBoard.
+// write updates the status if it has changed, and records an event if the reason of the condition Ready has changed.
+// The update contains the resourceVersion that was read, so it fails if another client has changed the TensorBoard.
 func (r *reconciler) write(ctx context.Context, tb *tensorboard.TensorBoard, status tensorboard.TensorBoardStatus) error {
 	if equality.Semantic.DeepEqual(tb.Status, status) {
 		return nil

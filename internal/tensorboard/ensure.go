@@ -17,7 +17,7 @@ import (
 
 // ensure creates or updates the Service and the Deployment of a TensorBoard. It returns a Refusal if the spec is
 // invalid, if the API server refuses an object, or if the name of an object is taken. The Deployment is nil if the spec
-// is invalid, if a creation was refused, or if the cache does not show the Deployment yet.
+// is invalid, if one of the objects could not be created, or if the cache does not show the Deployment yet.
 func (r *reconciler) ensure(ctx context.Context, tb *tensorboard.TensorBoard) (*appsv1.Deployment, *board.Refusal, error) {
 	logs, errs := board.Convert(&tb.Spec)
 	if len(errs) > 0 {

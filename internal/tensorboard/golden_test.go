@@ -63,8 +63,8 @@ func rendered(t *testing.T, tb *tensorboard.TensorBoard) string {
 	return b.String()
 }
 
-// TestDiffersReportsOnlyChanges verifies that Differs is false for an unchanged spec and true for each change of the
-// spec.
+// TestDiffersReportsOnlyChanges verifies that Differs is false for an unchanged spec, true for each of several changes
+// of the spec, and false again for the result of Updated.
 func TestDiffersReportsOnlyChanges(t *testing.T) {
 	tb := read(t, "testdata/fileset-of-a-claim.yaml")
 	same := func(change func(*tensorboard.TensorBoard)) bool {

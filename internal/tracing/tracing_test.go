@@ -91,8 +91,9 @@ func TestProgramsSampleTheSameObjects(t *testing.T) {
 	}
 }
 
-// TestCollectorThatIsAway verifies that recording and closing return even if no collector accepts the spans. A call
-// that does not return fails the test by its timeout.
+// TestCollectorThatIsAway verifies that recording and closing return even if no collector accepts the spans, that
+// closing then returns an error, and that the failures make at most one line in the log. A call that does not return
+// fails the test by its timeout.
 func TestCollectorThatIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and nobody answers
 	if err != nil {

@@ -59,7 +59,8 @@ type User struct {
 // ErrToken means that the API server does not accept a token.
 var ErrToken = errors.New("the cluster does not accept these credentials")
 
-// User returns the owner of a token; ErrToken if the API server does not accept the token.
+// User returns the owner of a token; ErrToken if the API server does not accept the token, and another error if it
+// cannot be asked. Callers share the result and must not modify it.
 func (r *Reviews) User(ctx context.Context, token string) (*User, error) {
 	return r.users.get(ctx, sha256.Sum256([]byte(token)), nil, func() (*User, time.Duration, error) {
 		// Other callers may wait for this answer too, so it must not depend on the first caller's context.

@@ -23,7 +23,7 @@ import (
 )
 
 // Admission implements server.Admission. It admits requests with a token that the API server accepts, and requests for
-// static files.
+// static files. It refuses requests for hosts that URLs does not allow, and requests from pages of other origins.
 type Admission struct {
 	Reviews *Reviews
 	// Config is the client configuration for the API server. Its credentials are not used.

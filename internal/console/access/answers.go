@@ -36,7 +36,8 @@ type answer[V any] struct {
 const sweepInterval = time.Minute
 
 // get returns the cached answer for key. If there is none, it calls ask, which also returns how long its answer may be
-// cached. fresh reports whether get may use an unexpired answer that was asked for at a time; nil means always.
+// cached. fresh reports whether get may use an unexpired answer that was asked for at a time; nil means always. If ctx
+// ends first, get returns the error of ctx, and ask continues for other callers.
 func (a *answers[K, V]) get(ctx context.Context, key K, fresh func(asked time.Time) bool, ask func() (V, time.Duration, error)) (V, error) {
 	now := a.now()
 	a.mu.Lock()

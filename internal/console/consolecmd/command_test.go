@@ -15,7 +15,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// TestCommandRefusesAnInvalidFile verifies that the console exits with an error that names the file and the field.
+// TestCommandRefusesAnInvalidFile verifies that the console exits with an error that names the file and the problem,
+// such as an unknown field.
 func TestCommandRefusesAnInvalidFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for text, want := range map[string]string{

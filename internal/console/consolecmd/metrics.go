@@ -50,7 +50,7 @@ func (m *meters) handler(config *rest.Config) (http.Handler, error) {
 	return filter(klog.Background().WithName("metrics"), mux)
 }
 
-// selfSigned returns a new certificate that is not signed by a certificate authority.
+// selfSigned returns a new certificate for localhost, which clients cannot verify.
 func selfSigned() (*tls.Certificate, error) {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
@@ -85,7 +85,8 @@ func (m *meters) measured(next http.Handler) http.Handler {
 	})
 }
 
-// isStream reports whether a request asks for a stream, which lasts until the client disconnects.
+// isStream reports whether a request asks for a stream. Most streams last until the client disconnects, so their
+// durations are not measured.
 func isStream(r *http.Request) bool {
 	return r.Header.Get("Accept") == "text/event-stream" || strings.HasSuffix(r.URL.Path, "/logs/stream")
 }

@@ -27,7 +27,7 @@ func TestPagesOfPaths(t *testing.T) {
 }
 
 // TestRequestsAreMeasured verifies the metrics of requests to a server. Clients of streams count as viewers until they
-// disconnect.
+// disconnect, and not as requests, unless the stream was refused.
 func TestRequestsAreMeasured(t *testing.T) {
 	m := newMeters()
 	server := httptest.NewServer(m.measured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -60,7 +60,7 @@ func serve(ctx context.Context, config *rest.Config, endpoints func(*live.Cache)
 	return serveAll(ctx, endpoints(cache))
 }
 
-// serveAll serves endpoints until ctx ends or an endpoint fails.
+// serveAll serves endpoints until ctx ends or an endpoint fails. It skips endpoints that their addresses disable.
 func serveAll(ctx context.Context, all []endpoint) error {
 	ended := make(chan error, len(all))
 	var running sync.WaitGroup

@@ -32,7 +32,8 @@ func last(o any) any {
 	return o
 }
 
-// jobHandler maintains the rows of the jobs of a kind.
+// jobHandler returns an event handler for the jobs of a kind. It maintains their rows, adds replaced conditions to
+// past, drops the past of deleted jobs, and publishes TopicJobs and the topic of the changed job.
 func (c *Cache) jobHandler(k *kinds.Kind) cache.ResourceEventHandlerFuncs {
 	set := func(o any) {
 		object, ok := o.(kinds.Object)
@@ -88,8 +89,9 @@ func (c *Cache) replaced(k *kinds.Kind, old, now any) {
 	}
 }
 
-// podHandler publishes the topics of a changed pod: the topic of its job, the topic of nodes and, while the pod waits
-// for the t9k-scheduler, the topic of queues. It adds to past the pods that are being deleted.
+// podHandler returns an event handler that publishes the topics of a changed pod: the topic of its job, the topic of
+// nodes and, while the pod waits for the t9k-scheduler, the topic of queues. It also adds to past the pods that are
+// being deleted.
 func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		if topics, err := jobOfPod(o); err == nil {
@@ -115,8 +117,8 @@ func (c *Cache) podHandler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// warningHandler publishes, for each warning about a pod, the topic of the pod's job. If the cache does not have the
-// pod yet, podHandler publishes the topic later.
+// warningHandler returns an event handler that publishes, for each warning about a pod, the topic of the pod's job. It
+// finds the pod by name. If the cache does not have the pod yet, podHandler publishes the topic later.
 func (c *Cache) warningHandler() cache.ResourceEventHandlerFuncs {
 	publish := func(o any) {
 		e, ok := o.(*corev1.Event)
@@ -181,7 +183,8 @@ func slim(o any) (any, error) {
 }
 
 // slimPod drops all fields of a pod's spec except the node, the scheduler, the overhead and the deadline, and the
-// names, resources and restart policies of containers. It drops all annotations except the requesting user.
+// names, resources and restart policies of containers. It also drops the managed fields, and all annotations except the
+// requesting user.
 func slimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -226,8 +229,9 @@ func jobOfPod(o any) ([]string, error) {
 	return []string{JobTopic(p.Labels[batch.LabelJobKind], p.Namespace, p.Labels[batch.LabelJobName])}, nil
 }
 
-// ownerOfPod returns a key with the topic and the UID of the job that a pod belongs to. The UID tells successive jobs
-// of one name apart. ownerOfPod is the index function of byJob.
+// ownerOfPod returns a key with the topic and the UID of the job that a pod belongs to, or no key if the pod lacks a
+// job's label or a controller. The UID tells successive jobs of one name apart. ownerOfPod is the index function of
+// byJob.
 func ownerOfPod(o any) ([]string, error) {
 	topics, err := jobOfPod(o)
 	p, ok := o.(*corev1.Pod)

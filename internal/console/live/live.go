@@ -51,8 +51,9 @@ const (
 	onNode  = "node"
 )
 
-// Start starts the caches with the rights of config. If the user may not list a resource in all namespaces, its cache
-// holds only the objects in the given namespace. The caches stop when ctx ends; Wait waits for that.
+// Start starts the caches with the rights of config. It does not wait until they are filled. If the user may not list a
+// resource in all namespaces, its cache holds only the objects in the given namespace, or none if the user may not list
+// those either. The caches stop when ctx ends; Wait waits for that.
 func Start(ctx context.Context, config *rest.Config, namespace string) (*Cache, error) {
 	c := &Cache{rows: map[string]view.JobRow{}, settled: make(chan struct{})}
 	if err := c.build(config); err != nil {

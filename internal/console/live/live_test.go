@@ -31,8 +31,8 @@ import (
 // user may not list.
 type api struct {
 	mu      sync.Mutex
-	objects map[string][]any // by the path of their list
-	watches map[string]chan any
+	objects map[string][]any    // by the path of their list
+	watches map[string]chan any // the events of watches, by the path of their list
 	// forbidden holds the paths that the user may not list. The server answers 404 for all other unknown paths.
 	forbidden map[string]bool
 }
@@ -168,7 +168,8 @@ func (r rights) List(_ schema.GroupResource, namespaces []string) Scope {
 	return s
 }
 
-// TestViewsHideWhatTheirViewersMayNotList verifies that viewers of one cache see only the objects that they may list.
+// TestViewsHideWhatTheirViewersMayNotList verifies that viewers of one cache see only the objects that they may list,
+// and that the cache drops the fields of pods that no page shows.
 func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 	pod := func(namespace string) *corev1.Pod {
 		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-w-0", UID: types.UID(namespace), ResourceVersion: "1",
@@ -211,8 +212,8 @@ func TestViewsHideWhatTheirViewersMayNotList(t *testing.T) {
 	}
 }
 
-// TestWarningsAboutPods verifies that a job has exactly the warnings about its own pods, and that each warning notifies
-// the viewers of the job.
+// TestWarningsAboutPods verifies that a job has exactly the warnings about its own pods, in the order of their times,
+// and that a warning notifies the viewers of the pod's job and no others.
 func TestWarningsAboutPods(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "a-w-0", UID: "pod", ResourceVersion: "1", Labels: map[string]string{batch.LabelJobName: "a", batch.LabelJobKind: "GenericJob"},
 		OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: new(true)}}}}
@@ -249,8 +250,9 @@ func TestWarningsAboutPods(t *testing.T) {
 	}
 }
 
-// TestNoticesReachSubscribersOfTheirTopic verifies that a notice reaches the subscribers of its topic, and that unread
-// notices are merged into one.
+// TestNoticesReachSubscribersOfTheirTopic verifies that a notice reaches only the subscribers of its topic, or all
+// subscribers if the topic is empty. Unread notices are merged into one, and none comes after the end of a
+// subscription.
 func TestNoticesReachSubscribersOfTheirTopic(t *testing.T) {
 	c := &Cache{}
 	notices, end := c.Subscribe("a", "b")
@@ -283,7 +285,8 @@ func podOf(owner types.UID, n int) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}}}
 }
 
-// TestPastPods verifies that the newest deleted pods of a job are kept, and dropped when the job is deleted.
+// TestPastPods verifies that the newest deleted pods of a job are kept, at most maxPods of them, and dropped when the
+// job is deleted or replaced. Pods of a job that does not exist are not kept.
 func TestPastPods(t *testing.T) {
 	c := &Cache{rows: map[string]view.JobRow{}, settled: make(chan struct{})}
 	jobs, pods := c.jobHandler(kindtest.Named("GenericJob")), c.podHandler()

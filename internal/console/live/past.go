@@ -97,7 +97,7 @@ func (p *past) noteCondition(key string, c *batch.JobCondition) {
 	p.conditions[key] = all[max(0, len(all)-maxConditions):]
 }
 
-// of returns the kept pods and conditions of a job.
+// of returns the kept pods of a job in no particular order, and its kept conditions, oldest first.
 func (p *past) of(key string) ([]*corev1.Pod, []batch.JobCondition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

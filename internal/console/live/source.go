@@ -32,9 +32,9 @@ type source struct {
 	indexers cache.Indexers
 
 	mu sync.RWMutex
-	// store holds the objects; nil while the user may not list the resource.
+	// store holds the objects; nil while nothing is watched, for example because the user may not list the resource.
 	store cache.Indexer
-	// hidden describes what the user may not list; nil if the user may list everything.
+	// hidden describes what the user may not list; nil if the user may list everything, or before this is known.
 	hidden *view.Hidden
 }
 
@@ -43,7 +43,8 @@ const retryInterval = 30 * time.Second
 
 // run watches the resource until ctx is done. It lists all namespaces, or only the given namespace if the user may not
 // list all of them. run calls settled once the store holds the objects that the user may list, or once it knows that
-// the user may list none. It calls changed when the rights of the user may have changed.
+// the user may list none. It may call settled again later. It calls changed when the rights of the user may have
+// changed.
 func (s *source) run(ctx context.Context, namespace string, settled, changed func()) {
 	for ctx.Err() == nil {
 		within, permitted := s.probe(ctx, namespace)
@@ -85,8 +86,9 @@ func (s *source) probe(ctx context.Context, namespace string) (within string, pe
 	return within, !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
 }
 
-// watch fills the store until ctx is done, or until the API server refuses the resource or no longer serves it. It then
-// empties the store and reports all its objects as deleted.
+// watch fills the store until ctx is done, or until the API server refuses the resource or no longer serves it. An
+// empty namespace means all namespaces. watch calls settled when the store has been filled for the first time. At its
+// end, it drops the store and reports all its objects as deleted.
 func (s *source) watch(ctx context.Context, namespace string, settled func()) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -142,7 +144,7 @@ func list[T any](s *source) []T {
 	return objects[T](s.store.List())
 }
 
-// indexed returns the objects of the store that have a value in an index.
+// indexed returns the objects of the store that have a value in an index; nil if there is no store.
 func indexed[T any](s *source, index, value string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -156,7 +158,7 @@ func indexed[T any](s *source, index, value string) []T {
 	return objects[T](found)
 }
 
-// keyed returns a list that holds the object with a key; an empty list if the store has no such object.
+// keyed returns a list that holds the object with a key NAMESPACE/NAME; an empty list if the store has no such object.
 func keyed[T any](s *source, key string) []T {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -180,7 +182,7 @@ func objects[T any](all []any) []T {
 	return typed
 }
 
-// namespaces returns the namespaces of the stored objects.
+// namespaces returns the namespaces of the stored objects; nil for a cluster-scoped resource.
 func (s *source) namespaces() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

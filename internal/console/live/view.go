@@ -27,7 +27,8 @@ type Rights interface {
 type Scope struct {
 	// All is true if the viewer may list the resource in all namespaces.
 	All bool
-	// In holds, for each checked namespace, whether the viewer may list the resource there.
+	// In holds, for each checked namespace, whether the viewer may list the resource there. It may be nil if All is
+	// true.
 	In map[string]bool
 }
 
@@ -60,7 +61,8 @@ func (v *View) scope(s *source, namespaces ...string) Scope {
 	return v.rights.List(schema.GroupResource{Group: s.group, Resource: s.plural}, namespaces)
 }
 
-// scopes returns the viewer's scopes for some sources as text. Viewers with equal scopes get equal texts.
+// scopes returns the viewer's scopes for some sources as text. Two viewers get the same text if and only if they have
+// the same scopes.
 func (v *View) scopes(sources ...*source) string {
 	var b strings.Builder
 	for _, s := range sources {
@@ -92,7 +94,8 @@ func (v *View) QueuesScope() string {
 // NodesScope returns the viewer's scopes for the sources that Nodes reads.
 func (v *View) NodesScope() string { return v.scopes(v.cache.nodes, v.cache.pods, v.cache.groups) }
 
-// visible returns the objects of a source that the viewer may list.
+// visible returns those objects in all that the viewer may list. all holds objects of the source s, and visible
+// overwrites it.
 func visible[T metav1.Object](v *View, s *source, all []T) []T {
 	scope := v.scope(s)
 	if scope.All {
@@ -156,7 +159,8 @@ func (v *View) Input(j *observed.Job, now time.Time) *view.JobInput {
 	return in
 }
 
-// addEvents adds the events about a job, and the warnings about the job's pods that the viewer may see.
+// addEvents adds the events about a job, and the warnings about the pods in in.Pods, both sorted by time. The viewer
+// must have the right to list events in the job's namespace.
 func (v *View) addEvents(in *view.JobInput, topic string) {
 	for _, s := range v.cache.events {
 		for _, e := range indexed[*corev1.Event](s, byName, topic) {
@@ -213,10 +217,10 @@ func (v *View) Nodes() *view.NodesInput {
 		Groups: visible(v, c.groups, list[*scheduling.PodGroup](c.groups)), Hidden: v.Hidden(c.nodes, c.pods)}
 }
 
-// HiddenJobs describes the kinds of jobs that the viewer may not list.
+// HiddenJobs describes the jobs that the viewer may not list, in the order of the kinds; nil if there are none.
 func (v *View) HiddenJobs() []view.Hidden { return v.Hidden(v.cache.jobs...) }
 
-// Hidden describes what the viewer may not list of some sources.
+// Hidden describes what the viewer may not list of some sources, in their order; nil if the viewer may list everything.
 func (v *View) Hidden(sources ...*source) []view.Hidden {
 	var all []view.Hidden
 	for _, s := range sources {

@@ -149,8 +149,8 @@ func waited(row *view.JobRow) time.Duration {
 	return row.Waited(row.Ended)
 }
 
-// since returns an element with the age of a time, which the script keeps up to date. If s.now is zero, the text of the
-// element is empty, so that a pushed section changes only if the time t changes.
+// since returns an element with the age of a time, which the script keeps up to date; empty if t is zero. If s.now is
+// zero, the text of the element is empty, so that a pushed section changes only if the time t changes.
 func (s *set) since(t time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
@@ -163,7 +163,7 @@ func (s *set) since(t time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, at, at, text)) //nolint:gosec // of times alone
 }
 
-// stamp returns a past time with its date; empty if the time is not known.
+// stamp returns a past time in UTC with its date; empty if the time is not known.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -238,13 +238,15 @@ func (r *Renderer) Instead(p Problem) (Section, error) {
 	return Section{ID: "main", HTML: `<main id="main">` + html + `</main>`}, err
 }
 
-// sections names the templates of the sections of pages, by the page's template.
+// sections names the templates of the sections of pages, by the page's template. The rows of the page jobs are one more
+// section.
 var sections = map[string][]string{
 	"jobs": {"jobs-counts", "jobs-notes", "jobs-pager"}, "job": {"job-head", "job-actions", "job-timeline", "job-tab"},
 	"queues": {"queues-all"}, "nodes": {"nodes-all"}, "submit": {"submit-numbers", "submit-result"},
 }
 
-// Sections renders the parts of a page that change. name is the name of the page's template, and data is its model.
+// Sections renders the parts of a page that change; nil if the page has none. name is the name of the page's template,
+// and data is its model. The script fills in the ages.
 func (r *Renderer) Sections(name string, data any) ([]Section, error) {
 	var all []Section
 	for _, part := range sections[name] {

@@ -41,7 +41,8 @@ type historyJobPage struct {
 	Forms    []view.Link
 }
 
-// past returns models of the archive's pages.
+// past returns models of the archive's pages, with the keys and texts that models describes. r is the row of the
+// archived job, and job is its page.
 func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 	r.Path = "/history/uid"
 	list := &view.HistoryPage{Tabs: []view.Link{{Text: "Jobs", Href: "/history", Current: true}}, About: text, Filter: view.HistoryFilter{Text: text, Namespace: text, Queue: text, User: text, Outcome: text, From: text, To: text, Gone: true},
@@ -68,7 +69,9 @@ func past(text string, r view.JobRow, job view.JobPage) map[string]any {
 	}
 }
 
-// models returns a model for each page. All texts in the models are equal to text.
+// models returns models of all pages. A key is the name of the page's template or, for a variant, that name, a space
+// and the name of the variant. All texts that come from users or objects are equal to text, except those on whose
+// values a page depends.
 func models(text string) map[string]any {
 	r := row(text)
 	jobs := view.Jobs([]view.JobRow{r}, view.JobFilter{Text: "", Page: 1}, []view.Hidden{{What: text}}, noon)
@@ -150,8 +153,9 @@ var (
 	inline = regexp.MustCompile(`(?i)\s(on[a-z]+|style)\s*=|<style|<script(?: [^>]*)?>[^<]|javascript:|<!--`)
 )
 
-// TestHostileTextsAreShownAsText verifies that no text adds a tag, an event handler or a control character to a page.
-// It compares the number of tags with that of the same page with harmless texts.
+// TestHostileTextsAreShownAsText verifies that no text adds a tag, an event handler, an inline style or a control
+// character to a page, and that pages show a script as text. It compares the number of tags with that of the same page
+// with harmless texts.
 func TestHostileTextsAreShownAsText(t *testing.T) {
 	harmless := models("mnist")
 	for _, text := range hostile {
@@ -180,7 +184,8 @@ func TestHostileTextsAreShownAsText(t *testing.T) {
 
 var quoted = regexp.MustCompile(`"[^"]*"`)
 
-// TestNothingIsInline verifies that pages contain nothing that the Content-Security-Policy forbids.
+// TestNothingIsInline verifies that pages have no inline scripts or styles, which the Content-Security-Policy forbids,
+// and that the static files name no other hosts and evaluate no texts as code.
 func TestNothingIsInline(t *testing.T) {
 	for name, model := range models("mnist") {
 		if m := inline.FindString(render(t, name, model)); m != "" {
@@ -202,8 +207,8 @@ func TestNothingIsInline(t *testing.T) {
 	}
 }
 
-// TestSectionsReplaceElementsOfThePage verifies that each pushed section has one element with its ID, and that the page
-// has that element.
+// TestSectionsReplaceElementsOfThePage verifies that each pushed section and each row begins with an element with its
+// ID, and that the page has exactly one element with this ID.
 func TestSectionsReplaceElementsOfThePage(t *testing.T) {
 	for name, model := range models("mnist") {
 		content, _, _ := strings.Cut(name, " ")

@@ -91,7 +91,7 @@ type manyPage struct {
 var many = map[string]bool{"pause": true, "resume": true, "delete": true}
 
 // askMany asks the user to confirm an action on the selected jobs. It leaves out jobs to which the action does not
-// apply.
+// apply, and jobs that no longer exist.
 func (s *visit) askMany(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	verb := r.FormValue("verb")

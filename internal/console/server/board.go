@@ -19,7 +19,8 @@ type boardPage struct {
 	Suspended bool
 }
 
-// openBoard opens the TensorBoard of a job at an address of this machine, and redirects to that address.
+// openBoard opens the TensorBoard of a job at an address of this machine and redirects to that address, or shows why
+// the TensorBoard is not available.
 func (s *visit) openBoard(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormSize)
 	j, err := s.find(r)

@@ -22,7 +22,8 @@ type Admission interface {
 
 // Reads reports what a caller may get.
 type Reads interface {
-	// MayGet returns for each of the namespaces whether the caller may get a resource, such as pods/log, there.
+	// MayGet returns for each of the namespaces, in their order, whether the caller may get a resource, such as
+	// pods/log, there.
 	MayGet(ctx context.Context, resource schema.GroupResource, namespaces []string) ([]bool, error)
 }
 
@@ -66,8 +67,8 @@ func CallerOf(ctx context.Context) *Caller {
 	return c
 }
 
-// visit is a request with its caller. Its field Cache hides the server's Cache, so that pages show only objects that
-// the caller may see.
+// visit serves one request: it combines the server with the caller of the request. Its field Cache hides the server's
+// Cache, so that pages show only objects that the caller may see.
 type visit struct {
 	*Server
 	*Caller
@@ -115,7 +116,8 @@ func (s *visit) guard(ctx context.Context, logsOf string) (context.Context, cont
 // noticeCookie returns the name of the cookie that carries a message to the next page.
 func (c *Caller) noticeCookie() string { return c.Cookie + "-notice" }
 
-// leaveNotice stores a message of at most 2000 bytes in a cookie for the next page.
+// leaveNotice stores a message for the next page in a cookie that lasts one minute. It cuts the message after 2000
+// bytes.
 func (c *Caller) leaveNotice(w http.ResponseWriter, text string) {
 	c.setNotice(w, url.QueryEscape(text[:min(len(text), 2000)]), 60)
 }

@@ -33,6 +33,7 @@ type feeds struct {
 }
 
 // Close ends the streams of all pages, waits for their rendering goroutines, and closes the addresses of TensorBoards.
+// It does not end streams of logs: they end with their requests.
 func (s *Server) Close() {
 	if s.Boards != nil {
 		s.Boards.Close()
@@ -68,7 +69,8 @@ type feed struct {
 	ended bool
 }
 
-// stream sends the changes of a page until the viewer disconnects or loses the right to see them.
+// stream sends the changes of a page until the viewer disconnects or loses the right to see them, or until the feed
+// disconnects the viewer.
 func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 	ctx, stop := s.guard(r.Context(), "")
 	defer stop()
@@ -96,7 +98,7 @@ func (s *visit) stream(w http.ResponseWriter, r *http.Request, c content) {
 
 // join adds a viewer to the feed of an address and a caller, and returns the channel of the messages to the viewer. The
 // first message contains all sections, because the page may have been rendered some time ago. After Close, join returns
-// nil.
+// nil or a closed channel.
 func (s *visit) join(ctx context.Context, address string, c content) (*feed, chan []byte) {
 	f := s.feedOf(ctx, address, c)
 	if f == nil {
@@ -115,8 +117,8 @@ func (s *visit) join(ctx context.Context, address string, c content) (*feed, cha
 	return f, messages
 }
 
-// feedOf returns the feed of an address and a caller, and increments joined; nil after Close. The caller of feedOf must
-// call start.
+// feedOf returns the feed of an address and a caller, makes c its content and increments joined; nil after Close. The
+// caller of feedOf must call start.
 func (s *visit) feedOf(ctx context.Context, address string, c content) *feed {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
@@ -174,8 +176,8 @@ func (s *visit) leave(f *feed, messages chan []byte) {
 }
 
 // run renders a feed after each change, and every refreshInterval while the content depends on the current time. If the
-// caller's rights can change, run also renders at the interval at which they are checked. It sends only the
-// differences.
+// caller's rights can change, run also renders at the interval at which they are checked, and disconnects all viewers
+// if the page no longer exists for them. It sends only the differences.
 func (s *visit) run(ctx context.Context, f *feed, notices <-chan struct{}) {
 	// next is the earliest time of the next rendering.
 	var next time.Time
@@ -280,7 +282,8 @@ func differing(before, now []page.Section) []page.Section {
 	return changed
 }
 
-// sameOrder reports whether two lists of rows have the same identifiers in the same order.
+// sameOrder reports whether two lists of rows have the same identifiers in the same order. It returns false for empty
+// lists.
 func sameOrder(a, b []page.Section) bool {
 	if len(a) == 0 || len(a) != len(b) {
 		return false

@@ -74,7 +74,8 @@ func (s *visit) historyProblem(w http.ResponseWriter, r *http.Request, err error
 	}
 }
 
-// missingPage is the page for an object that does not exist. It links to archived jobs of the same name.
+// missingPage is the page for a job that does not exist, with links to archived jobs of the same name. The console also
+// shows it if there is no archive.
 type missingPage struct {
 	Title, Text, Help string
 	Jobs              []view.Link
@@ -160,7 +161,8 @@ func (s *visit) historyJob(h History, w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// logsOf returns the logs of the replica that a request selects, and what else the request selects.
+// logsOf returns the archived logs of the replica that a request selects, or of all replicas if it selects none.
+// selected is everything that the request selects; its attempt and its pod do not restrict list.
 func logsOf(h History, r *http.Request) (list *archive.LogList, selected view.ArchivedLogs, err error) {
 	q := r.URL.Query()
 	attempt, _ := strconv.Atoi(q.Get("attempt")) // an invalid number selects all attempts

@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/internal/steer"
 )
 
-// jobPage is the page of a job with its manifest. Only the API server has the whole manifest, because the cache drops
-// fields.
+// jobPage is the page of a job with its manifest. Only the API server has the whole manifest: the cache lacks the
+// fields that the Go type of the job does not have.
 type jobPage struct {
 	view.JobPage
 	Manifest string
@@ -71,8 +71,8 @@ func (s *visit) job(w http.ResponseWriter, r *http.Request) {
 const readTime = 10 * time.Second
 
 // manifests returns a function that returns the text of manifestText for a job, or an error as a YAML comment. The
-// function caches the text, and reads the job from the API server again only when its generation, labels or annotations
-// have changed. ctx must outlive the page.
+// function caches the text, and reads the job from the API server again only when its UID, generation, labels or
+// annotations have changed. ctx must outlive the page.
 func (s *visit) manifests(ctx context.Context, asPods bool) func(*observed.Job) string {
 	version, text := "", ""
 	return func(j *observed.Job) string {
@@ -108,8 +108,8 @@ func manifestText(kind *kinds.Kind, raw *unstructured.Unstructured, asPods bool)
 	return strings.TrimSpace(text)
 }
 
-// loweredOf returns the objects that the operator creates when the job of a manifest starts, with only the first pod of
-// each role.
+// loweredOf returns, as YAML, the objects that the operator creates when the job of a manifest starts, with only the
+// first pod of each role. A comment gives the number of further pods of a role.
 func loweredOf(kind *kinds.Kind, manifest *unstructured.Unstructured) (string, error) {
 	j, err := observed.New(kind, manifest)
 	if err != nil {

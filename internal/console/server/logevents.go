@@ -22,7 +22,7 @@ type logItem struct {
 	pod  types.UID
 }
 
-// linesInOrder returns the lines of items, sorted by time.
+// linesInOrder sorts items by time, in place, and returns their lines.
 func linesInOrder(all []logItem) []view.LogLine {
 	slices.SortStableFunc(all, func(a, b logItem) int { return a.at.Compare(b.at) })
 	lines := make([]view.LogLine, len(all))

@@ -174,7 +174,9 @@ func (s *visit) logs(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// addAttempts adds links to the logs of attempts to a page. The links include archived logs of earlier attempts.
+// addAttempts adds links to the logs of attempts to a page. If there is an archive, it also adds the archived attempts
+// of the job to in, and links to their logs. If the archive cannot be read, the page's note about earlier attempts
+// gives the reason.
 func (s *visit) addAttempts(ctx context.Context, in *view.JobInput, p *view.LogsPage) {
 	present, inAnyState := "", p.Filter
 	inAnyState.State = ""
@@ -209,7 +211,7 @@ func (s *visit) keptOf(ctx context.Context, j *observed.Job) (*archive.JobDetail
 }
 
 // firstLines returns the last lines of the logs of pods in the order of their timestamps, for a page without the
-// script.
+// script. If a log cannot be read within firstTimeout, a remark after its lines gives the reason.
 func (s *visit) firstLines(ctx context.Context, pods []logPod, several bool) []view.LogLine {
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
@@ -232,7 +234,8 @@ func (s *visit) firstLines(ctx context.Context, pods []logPod, several bool) []v
 	return linesInOrder(slices.Concat(parts...))
 }
 
-// logDownload sends the complete logs of the selected pods as a file, one replica after the other.
+// logDownload sends the complete logs of the selected pods as a file, one replica after the other. If a log cannot be
+// read, a line of the file gives the reason.
 func (s *visit) logDownload(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {

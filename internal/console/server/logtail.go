@@ -34,8 +34,8 @@ const (
 )
 
 // logStream sends the lines of the selected pods as they are written, including pods that are created later, until the
-// job finishes. The parameter after is the ID of the last event that the viewer has received. The stream continues
-// after this event.
+// job finishes or is deleted. The parameter after is the ID of the last event that the viewer has received. The stream
+// continues after this event.
 func (s *visit) logStream(w http.ResponseWriter, r *http.Request) {
 	j, err := s.find(r)
 	if err != nil {
@@ -100,7 +100,8 @@ type logReader struct {
 	// backlog receives the lines that the log has when the stream begins; nil if there is no other log to merge them
 	// with.
 	backlog chan logItem
-	// end closes ended when the container has terminated. done is closed when the log has been read completely.
+	// end closes ended, which tells the reader that the container has terminated. done is closed when the reader has
+	// finished.
 	ended, done chan struct{}
 	end         func()
 	// abandon lets the reader end within goneTime. It is called when the pod was deleted or is no longer selected.
@@ -129,8 +130,8 @@ func (t *logTail) begin(ctx context.Context) {
 	})
 }
 
-// look updates the readers from the current pods, and returns readers for new pods, which the caller must start. It
-// tells readers when their pods have ended, and calls forget for the other pods.
+// look updates the job, the note and the readers from the current pods, and returns readers for new pods, which the
+// caller must start. It tells readers when their pods have ended, and calls forget for the other pods.
 func (t *logTail) look() (begun []*logReader) {
 	if now := t.present(); now != nil {
 		t.job = now
@@ -210,7 +211,7 @@ func (t *logTail) forget(present map[types.UID]bool) {
 	}
 }
 
-// present returns the current state of the job; nil if the job was deleted.
+// present returns the current state of the job; nil if the job was deleted or the caller may no longer see it.
 func (t *logTail) present() *observed.Job {
 	j := t.Cache.Job(t.job.Kind, t.job.GetNamespace(), t.job.GetName())
 	if j == nil || j.GetUID() != t.job.GetUID() {
@@ -232,7 +233,8 @@ func (t *logTail) start(ctx context.Context, r *logReader) {
 	})
 }
 
-// read reads a log until the container has terminated and the whole log has been read.
+// read reads a log until the container has terminated and the whole log has been read, until the log cannot be read, or
+// until ctx ends.
 func (t *logTail) read(ctx context.Context, r *logReader) {
 	defer close(r.done)
 	source := r.source(r.several)
@@ -288,8 +290,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// send sends collected lines in the order of their timestamps until the viewer disconnects, or until the job has
-// finished and all logs are read.
+// send sends the lines in batches, each in the order of its timestamps, and updates the readers after changes of the
+// job. It returns when the viewer disconnects, or when the job has finished or was deleted and all logs are read.
 func (t *logTail) send(ctx context.Context, out *events, notices <-chan struct{}) {
 	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()

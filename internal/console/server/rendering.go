@@ -16,7 +16,7 @@ type renderings struct {
 
 // rendering is a rendering of the parts of a page that change.
 type rendering struct {
-	// version is the version of the cache when the rendering started, and began is the time of the start.
+	// version is the version of the page's topics when the rendering started, and began is the time of the start.
 	version uint64
 	began   time.Time
 	once    sync.Once

@@ -49,7 +49,7 @@ type Server struct {
 	mux     *http.ServeMux
 }
 
-// New returns a server. The caller must call Close to end its streams.
+// New returns a server. The caller must call Close to end the streams of its pages.
 func New(o Options) *Server {
 	s := &Server{Options: o, pages: page.New(), checker: submit.NewChecker(), mux: http.NewServeMux()}
 	s.handle("GET /{$}", (*visit).jobs)
@@ -119,7 +119,7 @@ type content struct {
 	topics   []string
 	// make returns the view model; nil if its object was deleted or the viewer may no longer see the object.
 	make func(now time.Time) any
-	// timeDependent reports whether the content depends on the current time.
+	// timeDependent reports whether the content depends on the current time; nil if it never does.
 	timeDependent func() bool
 	// former returns links to what remains of a deleted object, such as archived records; nil if there are none.
 	former func() []view.Link
@@ -138,7 +138,8 @@ func (c *content) gone() page.Problem {
 	return p
 }
 
-// show responds with a page, or with the stream of its changes if the request asks for events.
+// show responds with a page, or with the stream of its changes if the request asks for events. If the content does not
+// exist, it responds with an error page.
 func (s *visit) show(w http.ResponseWriter, r *http.Request, c content) {
 	if r.Header.Get("Accept") == "text/event-stream" {
 		s.stream(w, r, c)

@@ -202,7 +202,7 @@ func TestOnlyTheBrowserOfTheUserGetsIn(t *testing.T) {
 }
 
 // TestConsoleHasOneHost verifies that the console sets no cookies under the name localhost, under which pages of
-// TensorBoards are served.
+// TensorBoards are served. It redirects the browser instead, and the token in the address stays valid.
 func TestConsoleHasOneHost(t *testing.T) {
 	s := forbidden(t)
 	answer := call(s, http.MethodGet, "/?token="+url.QueryEscape(token(s)), nil, "Host", "localhost:8080")

@@ -45,7 +45,8 @@ func (s *visit) submitTo(chosen string) string {
 	return "default"
 }
 
-// submit checks a manifest and, if the form requests it, creates its objects.
+// submit checks a manifest. If there are no errors, it creates the objects of the manifest if the form requests it, and
+// otherwise tries to create them in a dry run.
 func (s *visit) submit(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 4*submit.MostText)
 	if err := r.ParseForm(); err != nil {
@@ -132,8 +133,9 @@ func (s *visit) input(d *submit.Draft, problem error) *view.SubmitInput {
 	return in
 }
 
-// render adds to o the objects that the operator would create for its job. It stops when their text reaches limit bytes
-// or when an object cannot be rendered. It returns the size of the text.
+// render adds to o the objects that the operator would create for its job, with at most renderedPerRole pods of each
+// role, and sets o.More to the number of the other pods. It stops when the text of the objects reaches limit bytes or
+// when an object cannot be rendered. It returns the size of the text.
 func render(o *view.Submitted, limit int) int {
 	size := 0
 	o.More = o.Job.Replicas()

@@ -58,7 +58,7 @@ func open(box cipher.AEAD, purpose, text string, value any) bool {
 }
 
 // cookie returns a cookie of the sign-in. age is its lifetime in seconds; a negative age deletes it. Browsers send it
-// on navigations from other sites, such as a redirect from the provider, but not with other cross-site requests
+// on GET navigations from other sites, such as a redirect from the provider, but not with other cross-site requests
 // (SameSite=Lax).
 func (s Site) cookie(name, value string, age int) *http.Cookie {
 	return &http.Cookie{Name: s.Cookie + name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode}

@@ -101,7 +101,8 @@ func New(o Options) (*SignIn, error) {
 	return &SignIn{Options: o, box: box, pages: page.New()}, nil
 }
 
-// Serve answers requests to the paths of the sign-in, and reports whether the request was one of them.
+// Serve answers the requests of the sign-in, and reports whether the request was one of them. Requests for its paths
+// with other methods are not among them.
 func (s *SignIn) Serve(w http.ResponseWriter, r *http.Request, site Site) bool {
 	switch {
 	case r.URL.Path == callbackPath && r.Method == http.MethodGet:
@@ -134,7 +135,8 @@ func (s *SignIn) Ask(w http.ResponseWriter, r *http.Request, site Site) {
 	}
 }
 
-// lead redirects a browser to the provider, which redirects it back to the requested page.
+// lead redirects a browser to the provider, which redirects it back to the requested page, or to the first page if the
+// URL is longer than maxReturn.
 func (s *SignIn) lead(w http.ResponseWriter, r *http.Request, site Site) {
 	p, err := s.provider(r.Context())
 	if err != nil {
@@ -252,8 +254,8 @@ func (s *SignIn) redeem(ctx context.Context, site Site, a *attempt, code string)
 	return token, id.Expiry, nil
 }
 
-// signedOut shows that the user is signed out, with a link to end the provider's own session, which would otherwise
-// sign the user in again without credentials.
+// signedOut shows that the user is signed out. If the provider has an HTTPS address for signing out, the page links to
+// it, because the provider's own session would otherwise sign the user in again without credentials.
 func (s *SignIn) signedOut(w http.ResponseWriter, r *http.Request, site Site) {
 	links := []view.Link{{Text: "Sign in", Href: "/"}}
 	if p, err := s.provider(r.Context()); err == nil && p.EndSession != "" {

@@ -45,8 +45,9 @@ type target struct {
 }
 
 // Try sends all objects of a draft without errors to the API server as a server-side dry run, so that admission, quotas
-// and the user's rights apply. It adds refusals to the errors of the draft. It returns only errors that the manifest
-// does not cause.
+// and the user's rights apply. It adds refusals to the errors of the draft. An object whose namespace the draft itself
+// creates counts as accepted if only the namespace is missing. Try returns only errors that the manifest does not
+// cause.
 func (c Client) Try(ctx context.Context, d *Draft) error {
 	_, err := c.try(ctx, d)
 	return err
@@ -111,7 +112,8 @@ func (c Client) options(dryRun ...string) metav1.CreateOptions {
 	return metav1.CreateOptions{FieldManager: c.Manager, FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun}
 }
 
-// locate finds the client of each object. If the cluster does not serve the kind of an object, the draft gets an error.
+// locate returns the objects of a draft with their clients, and sets the namespaces of objects without one. If the
+// cluster does not serve the kind of an object, locate leaves out the object and adds an error to the draft.
 func (c Client) locate(ctx context.Context, d *Draft) ([]target, error) {
 	var all []target
 	served := map[schema.GroupVersion][]metav1.APIResource{}

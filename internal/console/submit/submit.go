@@ -46,8 +46,9 @@ func NewChecker() *Checker {
 	return &Checker{turn: make(chan struct{}, 1), checker: manifest.Checker{MaxErrors: maxErrors}}
 }
 
-// Check returns a manifest with the errors that "t9k validate" reports, and errors that apply only to the page. It
-// returns only errors that the manifest does not cause.
+// Check returns a manifest with the errors that "t9k validate" reports, and errors that apply only to the page. If the
+// text cannot be submitted on the page at all, for example because of its size, the draft has only these errors and no
+// objects. The error result is for causes other than the manifest, such as the end of ctx.
 func (c *Checker) Check(ctx context.Context, text, namespace string) (*Draft, error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -87,8 +88,8 @@ func (d *Draft) report(line int, message string) {
 	d.Errors = append(d.Errors, manifest.Diagnostic{Line: line, Message: message})
 }
 
-// invisible adds an error for each line with characters that a page can show only escaped. The text field would
-// otherwise send back a different text.
+// invisible adds an error for each line that is not UTF-8 or has characters that a page can show only escaped. The text
+// field would otherwise send back a different text.
 func (d *Draft) invisible() {
 	n := 0
 	for line := range strings.Lines(d.Text) {

@@ -33,7 +33,8 @@ const (
 	FetchCommand = "tensorboard-fetch"
 )
 
-// annotationSpec is the annotation of a Deployment that holds the fingerprint of the spec from which it was created.
+// annotationSpec is the annotation of a Deployment that holds the fingerprint of the spec from which it was created or
+// last updated. Suspension does not change the fingerprint.
 const annotationSpec = "tensorstack.dev/tensorboard-spec"
 
 // keys are the environment variables that the container gets from the Secret of an object store. The Secret must have

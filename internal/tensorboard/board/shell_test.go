@@ -12,8 +12,8 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// TestTextsOfUsersReachNoShell verifies that the containers of a TensorBoard run no shell, and that each text of its
-// spec ends up in a single argument, in which the kubelet expands nothing.
+// TestTextsOfUsersReachNoShell verifies that the containers of a TensorBoard run no shell, and that each path and
+// address of its logs ends up in a single argument, in which the kubelet expands nothing.
 func TestTextsOfUsersReachNoShell(t *testing.T) {
 	const evil = "$(touch evil);id|sh`id`"
 	tb := &tensorboard.TensorBoard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "board"}}

@@ -44,7 +44,8 @@ type Logs struct {
 	Downloads []Download
 }
 
-// Convert returns the logs that a spec selects, or all errors in the spec.
+// Convert returns the logs that a spec selects, and the errors in the spec. If there are errors, the logs must not be
+// used. If Validate finds errors, Convert returns only those.
 func Convert(s *tensorboard.TensorBoardSpec) (*Logs, field.ErrorList) {
 	at := field.NewPath("spec")
 	if errs := Validate(s, at); len(errs) > 0 {
@@ -126,7 +127,8 @@ func (c *conversion) claim(name, sub string) {
 	c.add(path.Join(name, sub), path.Join(claimsDir, name, sub))
 }
 
-// store adds a directory of an object store.
+// store adds a directory of an object store. If another Secret is in use already, store adds an error for the field at
+// instead.
 func (c *conversion) store(secret, bucket, dir string, at *field.Path) {
 	if c.logs.Secret != "" && c.logs.Secret != secret {
 		c.invalid(at, secret, fmt.Sprintf("TensorBoard takes the keys of one store, and those of Secret %q are used already: "+

@@ -39,7 +39,8 @@ func ofClaim(name, dir string) Logs {
 }
 
 // FuzzFilesets verifies, for any valid filesets, that the names of the sources differ, and that neither a name nor a
-// location contains a comma, which separates the sources in TensorBoard's list.
+// location contains a comma, which separates the sources in TensorBoard's list. Each location must be a mounted volume
+// or an object store.
 func FuzzFilesets(f *testing.F) {
 	f.Add("t9k://pvc/a/b", "t9k://minio/s/b/p")
 	f.Add("t9k://pvc/a,b/c:d", "t9k://pvc//")

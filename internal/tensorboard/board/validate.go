@@ -10,7 +10,8 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Validate returns the errors in a spec. Errors name fields below path.
+// Validate returns the errors in a spec. Errors name path or fields below it. Only Convert finds sources with different
+// Secrets, and commas in the locations of several sources.
 func Validate(s *tensorboard.TensorBoardSpec, path *field.Path) field.ErrorList {
 	var f specErrors
 	if s.Image == "" {

@@ -32,7 +32,8 @@ type Boards struct {
 	idle   time.Duration
 	ended  chan struct{}
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// open holds the open addresses by the UID of their TensorBoard.
 	open    map[types.UID]*Forward
 	closed  bool
 	running sync.WaitGroup

@@ -82,8 +82,8 @@ func (c *Client) Resume(ctx context.Context, tb *tensorboard.TensorBoard) error 
 const poll = 300 * time.Millisecond
 
 // Await waits until a TensorBoard answers, and returns it. While it waits, it calls report with the condition Ready
-// whenever the condition's message changes. If report returns an error, Await returns this error. If ctx ends, Await
-// returns the cause.
+// whenever the condition's message changes. If report returns an error, or if the TensorBoard cannot be read, Await
+// returns this error. If ctx ends, Await returns the cause.
 func (c *Client) Await(ctx context.Context, namespace, name string, report func(tensorboard.Condition) error) (*tensorboard.TensorBoard, error) {
 	reported := ""
 	for {

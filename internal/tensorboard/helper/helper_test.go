@@ -51,7 +51,8 @@ func get(t *testing.T, address string) (int, string) {
 }
 
 // TestProxyCountsRequests verifies that the proxy forwards requests unchanged and counts them, and that the time of an
-// unfinished request does not count as quiet.
+// unfinished request does not count as quiet. Without a TensorBoard, the proxy answers with an error and counts the
+// request too.
 func TestProxyCountsRequests(t *testing.T) {
 	arrived, release := make(chan string, 1), make(chan struct{})
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -92,7 +92,7 @@ func forward(to *url.URL) http.Handler {
 	}
 }
 
-// NewProxyCommand returns the command that runs the proxy until it receives a signal.
+// NewProxyCommand returns the command that runs the proxy until its context ends or a server fails.
 func NewProxyCommand() *cobra.Command {
 	var listen, activity, to string
 	cmd := &cobra.Command{
