@@ -74,7 +74,7 @@ type LogText struct {
 	Text string `json:"text"`
 }
 
-// Replica returns the name of the log's replica in its job.
+// Replica returns the name of the log's replica in its job, as ROLE-RANK.
 func (l *LogText) Replica() string { return fmt.Sprintf("%s-%d", l.Role, l.Rank) }
 
 // Source returns the source of the log's lines for display: the replica, the container if severalContainers is true,

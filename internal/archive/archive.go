@@ -27,7 +27,8 @@ type Job struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Queue and User are empty if they are not known.
+	// Queue is the queue of the t9k-scheduler that the job names; empty if it names none. User is the user who
+	// requested the queue; empty if none was recorded.
 	Queue string `json:"queue,omitempty"`
 	User  string `json:"user,omitempty"`
 	// Phase is the phase at the last observation of the job, and Why explains the phase in one line.
@@ -97,9 +98,9 @@ func (r *Job) Observed() (*observed.Job, error) {
 	return observed.New(&kind, raw)
 }
 
-// Event is the record of an event about a job, or of a warning about one of its pods. Job is the UID of the job. UID is
-// the UID of the event or, for a warning, POD-UID/REASON, so that a later warning with the same reason replaces the
-// earlier one.
+// Event is the record of an event about a job, or of a warning about one of its pods. Job is the UID of the job, and At
+// is when the event was last seen. UID is the UID of the event or, for a warning, POD-UID/REASON, so that a later
+// warning with the same reason replaces the earlier one.
 type Event struct {
 	UID     string          `json:"-"`
 	Version int64           `json:"-"`

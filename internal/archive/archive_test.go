@@ -125,8 +125,8 @@ func TestAttemptEndsAsItsPodDid(t *testing.T) {
 	}
 }
 
-// sidecarStopped changes a pod into a pod of a training job. Its main container exited with code at second 9, and the
-// operator then stopped its sidecar at second 12.
+// sidecarStopped returns a function that changes a pod into a pod of a training job. Its main container exited with
+// code at second 9, and the operator then stopped its sidecar at second 12.
 func sidecarStopped(code int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		ended(corev1.PodFailed, code, map[bool]string{true: "Completed", false: "Error"}[code == 0])(p)
@@ -149,7 +149,7 @@ func initFailed(p *corev1.Pod) {
 	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
 }
 
-// deleted requests the deletion of a pod at second after, with a grace period of grace seconds.
+// deleted returns a function that requests the deletion of a pod at second after, with a grace period of grace seconds.
 func deleted(after int, grace int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(stamp(after+int(grace))), &grace

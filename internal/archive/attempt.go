@@ -26,8 +26,9 @@ const (
 	// Stopped means that the pod was deleted before its replica ended, for example because its job was paused or had
 	// finished. The pod may never have started.
 	Stopped Outcome = "Stopped"
-	// Lost means that the pod ended while no recorder was running. Its end is estimated: it is the end of the job or,
-	// if the job had not ended, the last time at which a recorder was running.
+	// Lost means that no recorder saw the pod end. Unless the last observed pod shows when its containers ended, the
+	// end is estimated: it is the end of the job or, if the job had not ended, the last time at which a recorder was
+	// running.
 	Lost Outcome = "Lost"
 )
 
@@ -101,8 +102,8 @@ func (a *Attempt) begin(at metav1.Time) {
 	}
 }
 
-// end sets the end of an attempt whose pod has finished. A pod holds its resources until all of its containers have
-// ended, even if its replica ended earlier.
+// end sets the outcome and the end of an attempt whose pod has finished, and does nothing for other attempts. A pod
+// holds its resources until all of its containers have ended, even if its replica ended earlier.
 func (a *Attempt) end(p *corev1.Pod) {
 	if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 		return
@@ -132,16 +133,18 @@ func (a *Attempt) settle(p *corev1.Pod) {
 }
 
 // Follow replaces the outcome Failed or Succeeded by Stopped if the previous record of the pod, last, has the outcome
-// Stopped. Once the kubelet has confirmed the end of a pod, the pod does not show that it was stopped by its deletion.
+// Stopped. It then also clears Cause. Once the kubelet has confirmed the end of a pod, the pod does not show that it
+// was stopped by its deletion.
 func (a *Attempt) Follow(last *Attempt) {
 	if last.Outcome == Stopped && (a.Outcome == Failed || a.Outcome == Succeeded) {
 		a.Outcome, a.Cause = Stopped, ""
 	}
 }
 
-// MarkDeleted records that the pod no longer exists. It does nothing if the attempt has ended. at is the end of the
-// attempt if the pod does not show its end. inTime is true if the recorder saw the deletion, and false if it found the
-// pod missing, perhaps long after the pod ended.
+// MarkDeleted records that the pod no longer exists. It does nothing if the attempt has ended. at becomes the end of
+// the attempt, unless the pod shows when all of its containers ended or, if inTime is false, that its deletion was due
+// before at. inTime is true if the recorder saw the deletion, and false if it found the pod missing, perhaps long after
+// the pod ended.
 func (a *Attempt) MarkDeleted(p *corev1.Pod, at time.Time, inTime bool) {
 	if a.Outcome != "" {
 		return

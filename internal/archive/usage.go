@@ -49,7 +49,7 @@ type Span struct {
 // maxSteps is the largest number of steps of a span.
 const maxSteps = 2000
 
-// Check returns an error if the span is empty or has too many steps.
+// Check returns an error if the span is empty, has a negative step or has too many steps.
 func (s Span) Check() error {
 	switch {
 	case !s.From.Before(s.To):

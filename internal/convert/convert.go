@@ -47,8 +47,8 @@ func (e Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Job converts a job of Kubeflow without modifying it. The notes name, by path, every field whose conversion is not
-// exact. The error is of type Error.
+// Job converts a job of Kubeflow without modifying it. The notes, sorted by path, name every field whose conversion is
+// not exact. A non-nil error is of type Error.
 func Job(from *unstructured.Unstructured) (*unstructured.Unstructured, []Note, error) {
 	c := &conversion{source: source{from.DeepCopy().Object}, spec: map[string]any{}}
 	gvk := from.GroupVersionKind()

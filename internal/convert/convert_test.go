@@ -137,7 +137,8 @@ func TestLauncherVariablesResolve(t *testing.T) {
 	}
 }
 
-// TestJobLosesNothing verifies that a field that is added anywhere in a manifest is in the result or named in a note.
+// TestJobLosesNothing verifies that a field that is added anywhere in a manifest is in the result or named in a note. A
+// note that leaves out a part that contains the field suffices, and so does an error about the field or such a part.
 func TestJobLosesNothing(t *testing.T) {
 	const strange = "strangeField"
 	tried := 0

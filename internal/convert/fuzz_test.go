@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzJob verifies for arbitrary manifests, starting with the jobs of the tests, that the conversion never panics and
-// does not modify the manifest, and that each note and each error names a field.
+// FuzzJob verifies for arbitrary manifests, starting with the jobs of the tests, that the conversion never panics, does
+// not modify the manifest and returns either a result or an error, and that each note and each error names a field.
 func FuzzJob(f *testing.F) {
 	for _, dir := range []string{"testdata", "testdata/bad"} {
 		entries, err := testdata.ReadDir(dir)

@@ -9,7 +9,7 @@ import (
 // cleanUps maps Kubeflow's clean-up policies to ours.
 var cleanUps = map[string]string{"None": "None", "Running": "Unfinished", "All": "All"}
 
-// runPolicy converts the run policy, which contains limits and the clean-up policy. The roles must have been converted.
+// runPolicy converts the run policy: limits, clean-up, suspension and scheduling. The roles must have been converted.
 func (c *conversion) runPolicy() {
 	at := func(field string) []string { return []string{"spec", "runPolicy", field} }
 	if policy, ok := c.one(cleanUps, at("cleanPodPolicy")...); ok {

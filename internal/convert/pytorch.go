@@ -112,8 +112,8 @@ func (r *role) list(field string) []string {
 	return list
 }
 
-// torchrunArgs returns the arguments of torchrun in the main container's command. It returns false if the command does
-// not begin with torchrun.
+// torchrunArgs returns the arguments of torchrun in the main container's command. It returns false if the command
+// begins neither with torchrun nor with python -m torch.distributed.run.
 func (r *role) torchrunArgs() ([]string, bool) {
 	words := append(r.list("command"), r.list("args")...)
 	if len(r.list("command")) == 0 {
@@ -142,7 +142,7 @@ var (
 	switches = []string{"standalone", "m", "module", "no_python", "run_path"}
 )
 
-// ownOptions returns the options in decided that a torchrun call sets itself.
+// ownOptions returns the options in decided that a torchrun call with these arguments sets itself, as they are written.
 func ownOptions(args []string) []string {
 	var own []string
 	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {

@@ -34,7 +34,7 @@ type role struct {
 	replicas int64
 	// spec is the role's entry in the new replicaSpecs.
 	spec map[string]any
-	// main is the main container in spec. mainPath is its path in the manifest.
+	// main is the main container in spec; nil if there is none. mainPath is its path in the manifest.
 	main     map[string]any
 	mainPath string
 }
@@ -155,7 +155,7 @@ func (r *role) ports(c *conversion, f *framework) {
 	}
 }
 
-// podMetadata keeps the parts of a template's metadata that apply to pods.
+// podMetadata removes the parts of a template's metadata that do not apply to pods, with a note for each.
 func (c *conversion) podMetadata(template map[string]any, path string) {
 	meta, _ := template["metadata"].(map[string]any)
 	for field := range meta {

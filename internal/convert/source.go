@@ -29,7 +29,7 @@ func (s *source) take(path ...string) (any, bool) {
 // drop removes a field that needs no conversion.
 func (s *source) drop(path ...string) { unstructured.RemoveNestedField(s.fields, path...) }
 
-// left returns the sorted paths of the remaining values.
+// left returns the paths of the remaining values, sorted by key, without nulls and empty lists and maps.
 func (s *source) left() []string { return leaves(s.fields, "") }
 
 func leaves(v any, at string) []string {

@@ -14,9 +14,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// build plans the objects to create, and updates of the PodGroup. The PodGroup comes before the first pod, so that the
-// scheduler never sees a pod without its group. build plans nothing for a finished or paused job, or while the job's
-// success is contested (see Plan.Contested).
+// build plans the objects to create, and the update of the PodGroup. The PodGroup comes before the first pod, so that
+// the scheduler never sees a pod without its group. build plans nothing for a finished or paused job, or while the
+// job's success is contested (see Plan.Contested).
 func (p *pass) build() {
 	if p.finished || p.verdict.over() || p.plan.Contested || p.mode == batch.RunPause {
 		return

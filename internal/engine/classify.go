@@ -39,7 +39,7 @@ var admissionReasons = []string{
 }
 
 // classify returns how the replica of a pod has ended. A pod that is being deleted counts as disrupted, unless it
-// ended before the request to delete it.
+// certainly ended before the request to delete it (see finishedBeforeDeletion).
 func (x *Role) classify(pod *corev1.Pod) ending {
 	end := x.lastState(pod)
 	if pod.DeletionTimestamp == nil || end != notEnded && x.finishedBeforeDeletion(pod) {
@@ -108,9 +108,10 @@ func (x *Role) ends(pod *corev1.Pod) iter.Seq2[string, *corev1.ContainerStateTer
 	}
 }
 
-// endedBeforeDisruption reports whether a container ended before its pod was disrupted. Both times have a resolution
-// of one second. An end within the same second counts as caused by the disruption, in favour of the job. So does any
-// end on a node whose clock is behind (see clockBehind), unless the kubelet of that node reported the disruption.
+// endedBeforeDisruption reports whether a container certainly ended before its pod was disrupted; false if the pod has
+// no DisruptionTarget condition. Both times have a resolution of one second. An end within the same second counts as
+// caused by the disruption, in favour of the job. So does any end on a node whose clock is behind (see clockBehind),
+// unless the kubelet of that node reported the disruption.
 func endedBeforeDisruption(t *corev1.ContainerStateTerminated, pod *corev1.Pod) bool {
 	c := disruption(pod)
 	sameClock := c != nil && c.Reason == corev1.PodReasonTerminationByKubelet
@@ -148,12 +149,12 @@ func disruptionReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// finishedBeforeDeletion reports whether the pod ended before the request to delete it. Both times have a resolution
-// of one second. An end within the same second counts as caused by the deletion, in favour of the job. The same holds
-// for any end on a node whose clock is behind (see clockBehind), and for any end of a pod whose grace period is 0,
-// because the API server has then overwritten the time of the request. The grace period becomes 0 when the kubelet
-// completes the deletion, and it is 0 from the start for a pod that had already ended. Seen.Succeeded covers such
-// pods.
+// finishedBeforeDeletion reports whether the pod certainly ended before the request to delete it. Both times have a
+// resolution of one second. An end within the same second counts as caused by the deletion, in favour of the job. The
+// same holds for any end on a node whose clock is behind (see clockBehind), and for any end of a pod whose grace period
+// is 0, because the API server has then overwritten the time of the request. The grace period becomes 0 when the
+// kubelet completes the deletion, and it is 0 from the start for a pod that had already ended. Seen.Succeeded covers
+// such pods.
 func (x *Role) finishedBeforeDeletion(pod *corev1.Pod) bool {
 	_, finished := x.lifetime(pod)
 	return !finished.IsZero() && !clockBehind(pod) && finished.Before(deletionAsked(pod))

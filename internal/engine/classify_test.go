@@ -89,8 +89,9 @@ func TestBrokenStorageLimitIsCharged(t *testing.T) {
 	}
 }
 
-// TestNativeSidecarsDoNotDecide verifies that the exit codes of native sidecars are ignored, because the kubelet stops
-// native sidecars after the other containers have ended.
+// TestNativeSidecarsDoNotDecide verifies that the exit codes and end times of native sidecars are ignored, because the
+// kubelet stops native sidecars after the other containers have ended. The exit code of an init container that failed
+// counts.
 func TestNativeSidecarsDoNotDecide(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	at := func(code int32, second int) corev1.ContainerState {

@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// TestNodeClocksDoNotChangeBackoff verifies that a wrong node clock makes the delay of a restart neither longer nor
-// shorter.
+// TestNodeClocksDoNotChangeBackoff verifies that a wrong node clock makes the delay of a restart no longer, and shorter
+// by at most the 2 s for which the pod ran.
 func TestNodeClocksDoNotChangeBackoff(t *testing.T) {
 	for clock, skew := range skews {
 		for name, end := range backoffEnds {
@@ -133,8 +133,8 @@ func TestNewLeaderKeepsBackoff(t *testing.T) {
 	}
 }
 
-// TestOwnClockDoesNotChangeBackoff verifies that the delay is the same if the clock of this process differs from all
-// others.
+// TestOwnClockDoesNotChangeBackoff verifies that the delay is no longer, and at most 4 s shorter, if the clock of this
+// process differs from all others.
 func TestOwnClockDoesNotChangeBackoff(t *testing.T) {
 	for clock, skew := range skews {
 		t.Run(clock, func(t *testing.T) {
@@ -148,7 +148,8 @@ func TestOwnClockDoesNotChangeBackoff(t *testing.T) {
 	}
 }
 
-// TestBackoffSurvivesManyPasses verifies that passes between the end and the restart do not prolong the delay.
+// TestBackoffSurvivesManyPasses verifies that passes between the end and the restart do not change the delay, and that
+// the end is forgotten after the restart.
 func TestBackoffSurvivesManyPasses(t *testing.T) {
 	p := secondEnd(t, backoffEnds["failure"]).skew(0, time.Hour).pass()
 	for range 9 {
@@ -160,7 +161,8 @@ func TestBackoffSurvivesManyPasses(t *testing.T) {
 	}
 }
 
-// TestNodeClocksDoNotKeepSidecars verifies that sidecars are stopped on time, whatever the node's clock shows.
+// TestNodeClocksDoNotKeepSidecars verifies that sidecars are stopped on time, or at most reportLag early, whatever the
+// node's clock shows.
 func TestNodeClocksDoNotKeepSidecars(t *testing.T) {
 	for clock, skew := range skews {
 		t.Run(clock, func(t *testing.T) {
@@ -175,7 +177,8 @@ func TestNodeClocksDoNotKeepSidecars(t *testing.T) {
 }
 
 // TestSlowNodeClocksProveNoSuccess verifies that a pod that exits with 0 after its deletion or preemption has not
-// succeeded, even if its node, whose clock is behind, reports an earlier exit.
+// succeeded, even if its node, whose clock is behind, reports an earlier exit. An exit before an eviction by the
+// kubelet still counts, because both times come from the same clock.
 func TestSlowNodeClocksProveNoSuccess(t *testing.T) {
 	const skew = -5 * time.Minute
 	preempted := func(p *play, reason string) {

@@ -96,8 +96,8 @@ func (p *pass) runningCondition(s *batch.JobStatus) batch.JobCondition {
 	return no(reason, fmt.Sprintf("%d of %d replicas run. %s", a.Running, s.Replicas, message))
 }
 
-// runningMessage returns the message of a Running condition that is True: the number of running replicas, the last
-// recovery, and the number of replicas still awaited.
+// runningMessage returns the message of a Running condition that is True: the numbers of replicas that run and that
+// have ended, the last recovery, and how many replicas are still awaited and why.
 func (p *pass) runningMessage(s *batch.JobStatus) string {
 	a := s.Aggregate
 	message := runningText(a)
@@ -155,7 +155,8 @@ func (p *pass) pendingReason() (batch.Reason, string) {
 	return batch.ReasonCreatingReplicas, "Starting replicas."
 }
 
-// unscheduled returns why the scheduler has not placed the job's group or one of its pods; empty if that is not known.
+// unscheduled returns why the scheduler has not placed the job's group or one of its pods; empty if it has placed them,
+// or if the reason is not known yet.
 func (p *pass) unscheduled() (batch.Reason, string) {
 	if c := groupWaits(p.seen.Group); p.Gang != nil && c != nil {
 		return waitReason(c.Reason), "PodGroup: " + c.Message
@@ -189,8 +190,8 @@ func unschedulable(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse && c.Message != ""
 }
 
-// groupWaits returns the scheduler's condition on a PodGroup that it has not scheduled. It returns nil if the group is
-// scheduled or the condition has no message yet.
+// groupWaits returns the condition GroupScheduled of a PodGroup that the scheduler has not scheduled. It returns nil if
+// the group does not exist or is scheduled, and if the condition is missing or has no message yet.
 func groupWaits(g *scheduling.PodGroup) *scheduling.PodGroupCondition {
 	if g == nil {
 		return nil

@@ -276,7 +276,8 @@ func TestReplicaPhasesAloneAreCoalesced(t *testing.T) {
 	}
 }
 
-// TestProgressMayBeDelayed verifies that only status writes about starting and running replicas may be delayed.
+// TestProgressMayBeDelayed verifies for how long status writes about replicas that run or have ended may be delayed,
+// and that writes about restarts and the end of the job may not be delayed.
 func TestProgressMayBeDelayed(t *testing.T) {
 	want := func(p *play, wait time.Duration, what string) {
 		t.Helper()

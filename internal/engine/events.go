@@ -10,14 +10,14 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// Event is a Kubernetes event about a transition of the job.
+// Event is a Kubernetes event about the job.
 type Event struct {
 	// Type is Normal or Warning.
 	Type    string
 	Reason  batch.Reason
 	Message string
-	// Replicas lists the names of the replicas that the transition is about, as far as the message names them; nil for
-	// a transition of the whole job.
+	// Replicas lists the names of the replicas that the event is about, as far as the message names them; nil for an
+	// event about the whole job.
 	Replicas []string
 	// Ends lists the ends of these replicas, in a form that programs can read; nil for all events except
 	// ReplicaRestarted and ReplicaDisrupted.
@@ -43,8 +43,8 @@ func (e Event) of(replicas ...string) Event {
 
 func (p *pass) event(e Event) { p.plan.Events = append(p.plan.Events, e) }
 
-// transitionEvents emits an event for each change from the old status to the next. The next status is written under an
-// optimistic lock, so each transition is reported at most once.
+// transitionEvents emits the events about the transitions from the old status to the next. The next status is written
+// under an optimistic lock, so each transition is reported at most once.
 func (p *pass) transitionEvents(next *batch.JobStatus) {
 	p.modeEvents(next)
 	if p.Elastic != nil && p.old.RunMode != "" && next.Replicas != p.old.Replicas {
@@ -134,7 +134,8 @@ func (p *pass) lostEvent() {
 	p.event(warning(batch.EventNodeLost, "Deleting by force, because their nodes are lost: %s.", few(clauses)).of(names...))
 }
 
-// replacedUncharged reports whether the replica has a new pod without a charged restart.
+// replacedUncharged reports whether the replica's pod replaces another one, or is being replaced, without a charged
+// restart: after a disruption, or because all replicas restart. A replacement for another run mode does not count.
 func (r *replica) replacedUncharged() bool {
 	return r.pod != nil && r.past.uid != "" && r.past.reason != reasonModeChanged &&
 		r.attempt > r.past.attempt && r.restarts == r.past.restarts

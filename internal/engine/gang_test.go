@@ -31,7 +31,8 @@ func (p *play) wantGroup(least, worker int32) {
 }
 
 // TestGroupMinimumExcludesFinishedReplicas verifies that the minimum of a group is the number of pods that will exist:
-// finished replicas without a pod do not count.
+// finished replicas without a pod do not count. It also verifies that the plan that changes the group does not act on
+// an old observation of the job.
 func TestGroupMinimumExcludesFinishedReplicas(t *testing.T) {
 	p := newPlay(t, 3, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 3, ByRole: true}
@@ -86,8 +87,8 @@ func TestGroupConditionsExplainWaiting(t *testing.T) {
 	p.pass().wantReason(batch.JobRunningCondition, batch.ReasonUnschedulable)
 }
 
-// TestResumeIsNoDisruption verifies that a replica does not count as disrupted if its job resumes before the operator
-// observes that the pause has deleted the replica's pod.
+// TestResumeIsNoDisruption verifies that a replica gets a new attempt, but does not count as disrupted, if its job
+// resumes before the operator observes that the pause has deleted the replica's pod.
 func TestResumeIsNoDisruption(t *testing.T) {
 	p := newPlay(t, 1, 0).pass().run(0).pass()
 	p.job.Pause = true
@@ -116,7 +117,8 @@ func TestDisruptedReplicaHasTheReason(t *testing.T) {
 	}
 }
 
-// TestNoWarningForPodsThatTheirQueueEnds verifies that no warning is emitted for pods that their queue is about to end.
+// TestNoWarningForPodsThatTheirQueueEnds verifies that no warning about held resources is emitted for pods that their
+// queue is about to end.
 func TestNoWarningForPodsThatTheirQueueEnds(t *testing.T) {
 	p := newPlay(t, 2, 0).pass().run(0, 1).pass()
 	for rank := range 2 {
@@ -129,7 +131,7 @@ func TestNoWarningForPodsThatTheirQueueEnds(t *testing.T) {
 }
 
 // TestGroupNamesTheRequesterOfItsJob verifies that the group's requester annotation is updated if it is wrong or
-// missing.
+// missing. Other annotations stay, and so does the requester if the job no longer names one.
 func TestGroupNamesTheRequesterOfItsJob(t *testing.T) {
 	p := newPlay(t, 2, 1)
 	p.job.Gang = &Gang{Queue: "q", MinMember: 2, ByRole: true}

@@ -32,7 +32,8 @@ type incident struct {
 	lead     *replica
 	leadDue  time.Time
 	together bool
-	// exceeded is a replica whose restart would begin an incident beyond the job's limit; nil if there is none.
+	// exceeded is the first failed replica whose restart would begin an incident beyond the job's limit; nil if there
+	// is none.
 	exceeded *replica
 	// began is true if the new incident begins in this pass.
 	began bool
@@ -40,7 +41,8 @@ type incident struct {
 	recovered *batch.Incident
 }
 
-// allowRestarts finds the replicas that have ended and may be restarted under their own limits and the job's limit.
+// allowRestarts determines whether the last incident is still open, and which ended replicas may be restarted under
+// their own limits and the job's limit. In debug mode and after the end of the job, it does nothing.
 func (p *pass) allowRestarts() {
 	if p.mode == batch.RunDebug || p.finished {
 		return
@@ -90,7 +92,8 @@ func (r *replica) policyRestarts() bool {
 	}
 }
 
-// allowRestart decides whether one replica may be restarted. The caller passes replicas in the order of their ends.
+// allowRestart decides whether one replica may be restarted, and records in p.inc whether its end begins a new incident
+// or restarts all replicas. The caller passes replicas in the order of their ends.
 func (p *pass) allowRestart(r *replica) {
 	in := &p.inc
 	joinsOpen := in.open && in.first == nil && (r.disrupted || r.past.incident != p.incidents())
@@ -134,8 +137,9 @@ func (p *pass) hasRestart(r *replica, joinsOpen bool) bool {
 // restartsAll reports whether the replica's end restarts all replicas.
 func (r *replica) restartsAll() bool { return r.role.Restart.All && r.result != succeeded }
 
-// restartConsequences marks for restart the replicas that failed together with the lead or after it. Their failures
-// count as consequences of the lead's failure, so their exit codes do not matter.
+// restartConsequences marks for restart the replicas that failed together with the lead or after it, unless they have
+// no pod or their policy never restarts. Their failures count as consequences of the lead's failure, so their exit
+// codes do not matter.
 func (p *pass) restartConsequences() {
 	lead := p.inc.lead
 	if lead == nil {
@@ -198,7 +202,8 @@ func (p *pass) restartsWithAll(r *replica) bool {
 	return p.inc.together && r.role.Restart.Restarts() && !r.final()
 }
 
-// restart replaces and charges a pod that ended by itself, if its restart is allowed and due.
+// restart replaces the pod of a replica that ended by itself, and charges the restart, if the restart is allowed and
+// due. Otherwise it stops the sidecars of the pod.
 func (p *pass) restart(r *replica) {
 	waitsForAll := r.restartsAll() || r.consequence
 	switch {
@@ -218,8 +223,8 @@ func (p *pass) restart(r *replica) {
 	p.replace(r, r.backoffAfterRestart(p.cfg))
 }
 
-// restartWithAll replaces the pod of a replica because all replicas restart. Only the replica that began the incident
-// is charged.
+// restartWithAll replaces the pod of a replica because all replicas restart. Only the replica whose own end began the
+// incident is charged; if a disruption began it, none is.
 func (p *pass) restartWithAll(r *replica) {
 	if r == p.inc.first && p.inc.about.Charged {
 		r.restarts++
@@ -227,7 +232,8 @@ func (p *pass) restartWithAll(r *replica) {
 	p.replace(r, p.inc.lead.backoffAfterRestart(p.cfg))
 }
 
-// replace starts the next attempt of a replica and deletes its current pod, if any.
+// replace starts the next attempt of a replica: it plans the deletion of the current pod or, if there is none, the
+// creation of the next one. If the replica ended by itself, replace also records the incident, which may begin here.
 func (p *pass) replace(r *replica, backoff int32) {
 	if r.result != notEnded {
 		r.incident = p.incidents()
@@ -272,8 +278,8 @@ func (p *pass) counted(n int32, annotation string) int32 {
 	return bounded(n)
 }
 
-// setIncident writes the number of incidents, the description of the last one and the time of its recovery into the
-// status.
+// setIncident writes the numbers of all and of charged incidents, the description of the last one and the time of its
+// recovery into the status.
 func (p *pass) setIncident(s *batch.JobStatus) {
 	in := &p.inc
 	s.Restarts, s.BackoffCount = p.incidents(), p.charged()
@@ -339,7 +345,7 @@ func (r *replica) terminationLine() string {
 	return ""
 }
 
-// recoveryTime returns how long the incident lasted, from its start until all replicas ran again.
+// recoveryTime returns how long an incident with a RecoveryTime lasted, from its start until all replicas ran again.
 func recoveryTime(i *batch.Incident) time.Duration {
 	return max(i.RecoveryTime.Sub(i.StartTime.Time), 0)
 }

@@ -18,7 +18,7 @@ func newIncidents(t *testing.T, scope batch.RestartScope, limit int32) *play {
 	return p.pass().runAll().after(time.Minute).pass().want(batch.JobRunning, 0)
 }
 
-// runAll starts all pods that do not run.
+// runAll starts all pending pods of role worker.
 func (p *play) runAll() *play {
 	for i := range p.job.Roles[0].Replicas {
 		if pod := p.pods[p.job.PodName("worker", i)]; pod != nil && pod.Status.Phase == corev1.PodPending {
@@ -28,7 +28,8 @@ func (p *play) runAll() *play {
 	return p
 }
 
-// recover runs passes and lets back-off delays elapse until all replicas run.
+// recover lets back-off delays elapse and starts new pods, in a number of passes that suffices for all replicas to run
+// again.
 func (p *play) recover() *play {
 	p.t.Helper()
 	for range 4 {
@@ -136,7 +137,8 @@ func TestSecondFailureBeginsTheNextIncident(t *testing.T) {
 }
 
 // TestCrashAfterAnUnseenStartIsAnotherIncident verifies that a crash begins another incident if the containers' times
-// show that all replicas ran before it, even if no pass observed that.
+// show that all replicas ran before it, even if no pass observed that. In scope Job, it also verifies that a crash
+// before all replicas have started belongs to the open incident.
 func TestCrashAfterAnUnseenStartIsAnotherIncident(t *testing.T) {
 	bothScopes(t, func(t *testing.T, scope batch.RestartScope) {
 		p := newIncidents(t, scope, 9)

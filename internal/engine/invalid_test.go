@@ -60,7 +60,7 @@ func TestPodOfInvalidJobOnALostNodeIsDeleted(t *testing.T) {
 }
 
 // TestInvalidJobThatHasStartedContinues verifies that an error in a job that has started does not stop the job, unless
-// the job cannot be interpreted or is too large.
+// the job has too many replicas.
 func TestInvalidJobThatHasStartedContinues(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.pass().run(0, 1).after(2*time.Second).pass().want(batch.JobRunning, 0)

@@ -122,8 +122,8 @@ type Restart struct {
 	RestartCodes, FailCodes []CodeRange
 	// Limit is the largest number of restarts charged to each replica; nil means no bound.
 	Limit *int32
-	// All makes a failure restart every replica of the job that has not ended for good, not only the replica that
-	// failed.
+	// All makes a failure, or a disruption of a pod that ran, restart not only this replica but every replica of the
+	// job that has not ended for good and whose policy restarts at all.
 	All bool
 }
 
@@ -174,8 +174,8 @@ type Service struct {
 
 // Gang describes the job's PodGroup.
 type Gang struct {
-	// Queue and Priority are copied to the PodGroup. MinMember is the PodGroup's minimum, from which group subtracts
-	// the replicas that have ended for good and have no pod.
+	// Queue and Priority are copied to the PodGroup. MinMember is the PodGroup's minimum, from which pass.group
+	// subtracts the replicas that have ended for good and have no pod.
 	Queue     string
 	Priority  int32
 	MinMember int32

@@ -16,7 +16,7 @@ func reading(t *testing.T, replicas int) *play {
 	return p.pass()
 }
 
-// staysFor verifies that a replica's pod exists until d has passed, and no longer.
+// staysFor verifies that the next pass is due after d, and that the pod of replica 0 exists until then and no longer.
 func (p *play) staysFor(rank int, d time.Duration) {
 	p.t.Helper()
 	uid := p.pod(rank).UID

@@ -39,7 +39,7 @@ func TestEndsAreOrderedByTheirTimes(t *testing.T) {
 }
 
 // TestSuccessAwaitsFailuresOfItsMoment verifies that a success waits one second for unseen failures of the same time,
-// and that the pods are then read from the API server.
+// and that the pods are then read from the API server. A failure that is observed in the meantime wins.
 func TestSuccessAwaitsFailuresOfItsMoment(t *testing.T) {
 	p := contest(t).exit(0, 0).after(300*time.Millisecond).pass().want(batch.JobRunning, 0)
 	if !p.plan.Contested || p.plan.RequeueAfter != time.Second {
@@ -108,8 +108,8 @@ func TestContestedJobStartsNothing(t *testing.T) {
 }
 
 // TestFailureWithoutATimeIsOrderedByWhenItWasSeen verifies that, if a pod does not show when it failed (for example
-// because its kubelet has removed the containers), the failure counts as no earlier than the last pass that did not
-// show it.
+// because its kubelet has removed the containers), the failure counts as no earlier than reportLag before the last pass
+// that did not show it.
 func TestFailureWithoutATimeIsOrderedByWhenItWasSeen(t *testing.T) {
 	for name, test := range map[string]struct {
 		seenAfter time.Duration // the time from the success to the last pass that shows neither end

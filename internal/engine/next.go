@@ -201,8 +201,9 @@ func (p *pass) resumed() bool {
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == batch.ReasonResumed)
 }
 
-// load sets up one replica for each rank, with its record and its pod. It deletes pods of ranks that the job does not
-// have, and pods that were created after the job had finished.
+// load sets up one replica for each rank, with its record and its pod. It plans the deletion of pods of ranks that the
+// job does not have, and of pods that were created after the job had finished. If the job is rejected, they become
+// leftovers instead.
 func (p *pass) load() {
 	p.replicas = make([]replica, 0, p.Replicas())
 	p.roles = make([][]replica, len(p.Roles))
@@ -276,7 +277,7 @@ func (p *pass) observe() {
 	}
 }
 
-// act decides what happens to each replica's pod.
+// act plans what happens to each pod, and the deletion of a job whose TTL has expired.
 func (p *pass) act() {
 	done := p.finished || p.verdict.over()
 	p.startTogether()
@@ -308,7 +309,8 @@ func (p *pass) act() {
 	}
 }
 
-// place deletes a pod that must not exist, and plans a pod that must exist.
+// place plans the creation of a pod that must exist, or the deletion of one that must not. A disrupted pod remains
+// until dueAt.
 func (p *pass) place(r *replica) {
 	switch {
 	case r.pod == nil && r.create:

@@ -84,8 +84,8 @@ func TestUnknownReplica(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// TestReplicasOfAJobCreatedPausedArePending verifies that a replica that never had a pod is pending, and none counts as
-// deleted.
+// TestReplicasOfAJobCreatedPausedArePending verifies that replicas that never had a pod are pending and not deleted,
+// and that their first pods are attempt 0.
 func TestReplicasOfAJobCreatedPausedArePending(t *testing.T) {
 	p := newPlay(t, 2, 0)
 	p.job.Pause = true
@@ -126,8 +126,9 @@ func TestQueueMaxDurationSparesJobsWhoseSidecarRuns(t *testing.T) {
 	p.pass().want(batch.JobRunning, 0)
 }
 
-// TestPodCreatedAfterTheEndIsDeleted verifies that a job whose clean-up policy keeps all pods does not keep a pod that
-// an operator created after the job had finished, because it did not know yet that it was no longer the leader.
+// TestPodCreatedAfterTheEndIsDeleted verifies that a pod that was created after its job had finished is deleted,
+// although the clean-up policy keeps all pods. An operator creates such a pod if it does not know yet that it is no
+// longer the leader. Pods that are older, or that the status names, are kept.
 func TestPodCreatedAfterTheEndIsDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		created time.Duration // after the end

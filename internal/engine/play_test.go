@@ -26,7 +26,7 @@ type play struct {
 	plan         Plan
 	seen         Seen
 	cfg          Config
-	eventReasons []string // reasons of all events so far
+	eventReasons []string // the reasons of the events of each pass, separated by spaces
 	// refreshed is true if the last pass asked for live pods.
 	refreshed bool
 }

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodEnd is how a pod ended, by the rules that decide the end of its replica.
+// PodEnd is how a pod ended, by the rules that decide the end of its replica. All fields except Succeeded, Failed and
+// Disrupted may be set before the replica has ended.
 type PodEnd struct {
 	// At most one of Succeeded, Failed and Disrupted is true. None is true until the replica has ended. The replica
 	// may have ended although other containers of the pod still run.
@@ -24,7 +25,8 @@ type PodEnd struct {
 	Finished time.Time
 }
 
-// Cause returns the reason of the end, and names the init container that failed if there is one.
+// Cause returns the reason of the end; empty if it is not known. If an init container failed and the pod was not
+// disrupted, Cause also names that container.
 func (e *PodEnd) Cause() string {
 	switch {
 	case !e.Init || e.Disrupted:

@@ -37,7 +37,8 @@ func FuzzStatusReadBack(f *testing.F) {
 	f.Fuzz(readBack)
 }
 
-// readBack runs jobs of several types from a status that any user could have written, with and without pods.
+// readBack runs jobs of several types, with and without pods, from a status that any user who may write statuses could
+// have written. It verifies that the passes end in time, and that they write sane statuses and counts.
 func readBack(t *testing.T, text []byte) {
 	status := &batch.JobStatus{}
 	if json.Unmarshal(text, status) != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestSwitchesAndClocksAskForLivePods verifies that decisions that do not follow from the end of a pod are made with
-// pods read from the API server.
+// pods read from the API server, once, and that other decisions are not.
 func TestSwitchesAndClocksAskForLivePods(t *testing.T) {
 	minute := time.Minute
 	for name, test := range map[string]struct {
@@ -53,7 +53,8 @@ func takeForAge(pod *corev1.Pod) {
 }
 
 // TestDeletionsOfPodsThatRunBindTheirVersion verifies that the deletion of a pod that runs has the resourceVersion of
-// the pod as a precondition, so that a pod that has ended in the meantime is not deleted.
+// the pod as a precondition, so that a pod that has ended in the meantime is not deleted. The deletion of an ended pod
+// has no such precondition.
 func TestDeletionsOfPodsThatRunBindTheirVersion(t *testing.T) {
 	p := newPlay(t, 2, 1).pass().run(0, 1).pass()
 	p.pod(0).ResourceVersion, p.pod(1).ResourceVersion = "7", "8"

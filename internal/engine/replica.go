@@ -23,19 +23,19 @@ type replica struct {
 	phase  batch.ReplicaPhase
 	reason string
 	// restarts, attempt and backoff are the counts for the next status. incident is the number of the last incident in
-	// which the replica failed.
+	// which the replica ended by itself; zero if there is none.
 	restarts, attempt, backoff, incident int32
 	// exit is the exit code of a replica that has ended by itself; nil if it is unknown.
 	exit *int32
-	// uid is the UID of the pod that the status refers to.
+	// uid is the UID of the pod that the status refers to; empty if it refers to none.
 	uid string
 
 	// result is succeeded or failed if the replica ended by itself, even if it will be restarted.
 	result ending
-	// due is true if a restart after result is allowed. fresh is true if that restart belongs to a new incident, not to
-	// the open one.
+	// due is true if a restart after result is allowed. fresh is true if the restart to which the replica's end leads
+	// belongs to a new incident, not to the open one.
 	due, fresh bool
-	// consequence is true if the replica restarts only because all do.
+	// consequence is true if the replica failed and restarts only because all replicas do.
 	consequence bool
 	// dueAt is the earliest time at which the pod of an ended or disrupted replica may be replaced; zero means
 	// immediately.
@@ -44,14 +44,17 @@ type replica struct {
 	create bool
 	// remove is true if the pod must be deleted.
 	remove bool
-	// disrupted is true while a disrupted pod is being replaced. ran is true if that pod is known to have run.
+	// disrupted is true while a disrupted pod is being replaced. ran is true if that pod is known to have run in the
+	// current run mode.
 	disrupted, ran bool
-	// superseded is true while a pod still exists that a restart has replaced.
+	// superseded is true while the replica's pod is one that a restart has replaced, or one that ended before a
+	// scale-down (see returned).
 	superseded bool
 	// watched is the replica's pod as last observed before its deletion, if it had succeeded by then; otherwise nil.
 	watched *corev1.Pod
-	// returned is true if a status exists that does not list the replica: its rank is new, or was removed by an earlier
-	// scale-down. If its pod has ended, the pod is from that earlier time and its end may already have been counted.
+	// returned is true if a status exists that has no record of the replica: its rank is new, or was removed by an
+	// earlier scale-down. If its pod has ended, the pod is from that earlier time and its end may already have been
+	// counted.
 	returned bool
 }
 
@@ -273,8 +276,8 @@ func (r *replica) observeDisrupted(p *pass) {
 	}
 }
 
-// wrongMode reports whether a pod was created for another run mode and must be replaced. A pod that ended before a
-// pause keeps its result.
+// wrongMode reports whether a pod was created for another run mode and must be replaced. Unless one of the two modes is
+// debug, a pod that has ended keeps its result, and pass.pause deletes the pods when a pause begins.
 func wrongMode(pod *corev1.Pod, mode batch.RunModeType, end ending) bool {
 	made := batch.RunModeType(pod.Annotations[batch.AnnotationRunMode])
 	switch {
@@ -305,8 +308,8 @@ func waitingReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// waitingContainer returns the waiting state of the first container that does not start for a reason other than normal
-// creation; nil if there is none.
+// waitingContainer returns the waiting state of the first container, init containers first, whose reason for waiting is
+// not normal creation; nil if there is none.
 func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	for _, cs := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range cs {
@@ -339,7 +342,7 @@ func (x *Role) decidingEnd(pod *corev1.Pod) (name string, end *corev1.ContainerS
 	return name, end
 }
 
-// endReason returns the kubelet's reason for the pod's failure, for example OOMKilled; empty if there is none.
+// endReason returns the reason of the pod's failure, for example OOMKilled; empty if there is none or only Error.
 func (x *Role) endReason(pod *corev1.Pod) string {
 	if pod.Status.Reason != "" && !stopped(pod) {
 		return pod.Status.Reason

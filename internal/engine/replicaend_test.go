@@ -10,7 +10,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestEventsCarryEndsOfReplicas verifies that the typed fields of an event match its message, one for each clause.
+// TestEventsCarryEndsOfReplicas verifies that the event about restarts has one ReplicaEnd for each clause of its
+// message, at most maxNamed, and that Replicas names their replicas.
 func TestEventsCarryEndsOfReplicas(t *testing.T) {
 	p := newPlay(t, 14, 100).pass()
 	for rank := range 14 {

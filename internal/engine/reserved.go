@@ -12,8 +12,9 @@ import (
 // ReservedPrefixes are the prefixes of label and annotation keys that only the operator and the scheduler may set.
 var ReservedPrefixes = []string{"tensorstack.dev/", batch.GroupVersion.Group + "/", scheduling.GroupVersion.Group + "/"}
 
-// Reserved reports whether only the operator and the scheduler may set a label or annotation. If templates could set
-// such keys, a user could put the job's pods into a queue or group without a check of the user's rights.
+// Reserved reports whether only the operator and the scheduler may set a label or annotation with the given key. If
+// templates could set such keys, a user could put the job's pods into a queue or group without a check of the user's
+// rights.
 func Reserved(key string) bool {
 	for _, prefix := range ReservedPrefixes {
 		if strings.HasPrefix(key, prefix) {
@@ -23,7 +24,7 @@ func Reserved(key string) bool {
 	return false
 }
 
-// RoleLabels returns the labels that all pods of a role have in common.
+// RoleLabels returns the labels that the operator sets on every pod of a role.
 func (j *Job) RoleLabels(role string) map[string]string {
 	labels := j.labels()
 	labels[batch.LabelReplicaType] = role

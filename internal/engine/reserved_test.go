@@ -9,8 +9,9 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// TestTemplateDecidesNoQueue verifies that a template that got past admission cannot put pods into a queue, into a
-// group or on a node that the spec does not name.
+// TestTemplateDecidesNoQueue verifies that reserved labels and annotations of a template that got past admission have
+// no effect, so that the template cannot put pods into a queue or group. Nor can it select the t9k-scheduler, or the
+// node of a pod that the t9k-scheduler places. The template itself is not changed.
 func TestTemplateDecidesNoQueue(t *testing.T) {
 	for _, gang := range []*Gang{nil, {Queue: "q", MinMember: 1}} {
 		p := newPlay(t, 1, 0)

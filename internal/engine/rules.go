@@ -37,7 +37,8 @@ func (j *Job) rejected(old *batch.JobStatus) bool {
 	return j.Invalid != "" && (old.StartTime == nil || len(j.Roles) == 0 || j.Replicas() > maxInvalidReplicas)
 }
 
-// judge applies the finish rules, then the time limits.
+// judge returns whether and how the job ends in this pass. It applies the finish rules, except in debug mode, and then
+// the time limits. The verdict is empty if the job had finished already.
 func (p *pass) judge() verdict {
 	if p.finished {
 		return verdict{}
@@ -124,8 +125,8 @@ func (p *pass) awaitFailures(won verdict, wonAt time.Time) verdict {
 	return won
 }
 
-// judgeDuration ends a job if its queue has removed a pod because of its age. A replacement would only reach the same
-// age.
+// judgeDuration ends a job if its queue has removed a pod because of the pod's age. A replacement would only reach the
+// same age.
 func (p *pass) judgeDuration() verdict {
 	for i := range p.replicas {
 		if r := &p.replicas[i]; r.pod != nil && tooOld(r.pod) && r.result == notEnded {
@@ -202,7 +203,8 @@ func (p *pass) judgeCollective() verdict {
 		"and the master has not ended within %s.", r.name, exitText(r.exit), masterGrace)}
 }
 
-// judgeFailure returns the verdict of the failure rules, and when the first of them began to hold.
+// judgeFailure returns the verdict of the failure rules, and when the first of them began to hold. Without any finish
+// rules, a replica that has failed for good fails the job. The time is zero if it is not known.
 func (p *pass) judgeFailure() (verdict, time.Time) {
 	if rule, at := p.first(p.Failure, failed); rule != nil {
 		return verdict{batch.JobFailed, batch.ReasonFailureRule,
@@ -221,7 +223,7 @@ func (p *pass) judgeFailure() (verdict, time.Time) {
 }
 
 // judgeSuccess returns the verdict of the success rules, and when the first of them began to hold. Without success
-// rules, the time is zero.
+// rules, every replica must have succeeded, and the time is zero.
 func (p *pass) judgeSuccess() (verdict, time.Time) {
 	if rule, at := p.first(p.Success, succeeded); rule != nil {
 		return verdict{batch.JobSucceeded, batch.ReasonSuccessRule,
@@ -272,6 +274,7 @@ func (p *pass) failedAt(r *replica) time.Time {
 }
 
 // judgeUnsatisfiable fails a job if none of its success rules can hold any more, because such a job would never end.
+// Without success rules, one replica that has failed for good is enough.
 func (p *pass) judgeUnsatisfiable() verdict {
 	v := verdict{phase: batch.JobFailed, reason: batch.ReasonSuccessRulesUnsatisfiable}
 	for i := range p.Success {

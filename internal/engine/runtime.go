@@ -6,7 +6,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// addRun adds the duration of a run that has just ended to status.runSeconds.
+// addRun adds the duration of a run that has just ended to status.runSeconds. For a job that ends without having been
+// observed running, it uses unseenRun. Runs in debug mode do not count.
 func (p *pass) addRun(next *batch.JobStatus) {
 	switch {
 	case p.finished || p.old.RunMode == batch.RunDebug || conditionTrue(next, batch.JobRunningCondition):
@@ -20,8 +21,8 @@ func (p *pass) addRun(next *batch.JobStatus) {
 
 func seconds(d time.Duration) int64 { return max(0, int64(d.Round(time.Second)/time.Second)) }
 
-// unseenRun returns for how long a job ran if its pods ended before they were observed running: from the last start to
-// the last end. It returns 0 if a replica has no pod or a pod shows no start.
+// unseenRun returns for how long a job ran if its pods ended before they were observed running: from the start of the
+// pod that started last to the last end. It returns 0 if a replica has no pod or a pod shows no start.
 func (p *pass) unseenRun() time.Duration {
 	var began, ended time.Time
 	for i := range p.replicas {

@@ -7,8 +7,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestRunSecondsCountOnlyRunningTime verifies that only the time for which the job ran counts, across pauses and
-// restarts.
+// TestRunSecondsCountOnlyRunningTime verifies that only the time for which the job ran counts, across a pause and a
+// debug run, and also if no pass observed the job running.
 func TestRunSecondsCountOnlyRunningTime(t *testing.T) {
 	want := func(p *play, seconds int64) *play {
 		t.Helper()

@@ -19,7 +19,8 @@ func stopped(pod *corev1.Pod) bool {
 	return pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds <= StopDeadline
 }
 
-// stopSidecars stops the containers that still run in the pod of an ended replica, so that their resources become free.
+// stopSidecars stops the containers that still run in the pod of an ended replica once sidecarGrace has passed, so that
+// their resources become free.
 func (p *pass) stopSidecars(r *replica) {
 	if r.pod == nil || !sidecarsRun(r.pod) || stopped(r.pod) {
 		return
@@ -34,8 +35,8 @@ func (p *pass) stopSidecars(r *replica) {
 	p.plan.Stop = append(p.plan.Stop, Stop{Name: r.pod.Name, UID: r.pod.UID})
 }
 
-// sidecarsRun reports whether the pod has regular containers that have not ended. After the last of them has ended, the
-// kubelet ends native sidecars itself.
+// sidecarsRun reports whether the pod has regular containers that have not ended. It returns false if the pod has ended
+// or is being deleted. After the last of them has ended, the kubelet ends native sidecars itself.
 func sidecarsRun(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false

@@ -31,7 +31,8 @@ func (p *play) withSidecar(rank int) *play {
 // exitMain ends the main container of a pod while its sidecar runs.
 func (p *play) exitMain(rank int, code int32) *play { return p.exit(rank, code).withSidecar(rank) }
 
-// stop stops the remaining containers of a pod, as the kubelet does after the plan's request.
+// stop verifies that the plan stops a pod and no other, ends the pod's sidecar as the kubelet then does, and runs a
+// pass.
 func (p *play) stop(rank int) *play {
 	p.t.Helper()
 	pod := p.pod(rank)

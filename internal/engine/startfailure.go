@@ -15,7 +15,8 @@ var startFailureReasons = []string{"StartError", "ContainerCannotRun"}
 // maxStartFailure is the largest number of characters that are quoted from the kubelet's message.
 const maxStartFailure = 400
 
-// StartFailure returns the kubelet's message about why a container could not be started; empty for any other end.
+// StartFailure returns the kubelet's message about why a container could not be started, as one line of at most
+// maxStartFailure characters; empty for any other end, and for nil.
 func StartFailure(t *corev1.ContainerStateTerminated) string {
 	if t == nil || !slices.Contains(startFailureReasons, t.Reason) {
 		return ""

@@ -9,8 +9,9 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// TestMissingCommandIsReported verifies that the kubelet's message about a missing command appears wherever the end of
-// a replica is reported.
+// TestMissingCommandIsReported verifies that the events and conditions about a restart, a failure and unsatisfiable
+// rules show the kubelet's message about a missing command in place of the exit code, cut to a bounded length. The
+// message of a program that has failed is not shown as the kubelet's.
 func TestMissingCommandIsReported(t *testing.T) {
 	const words = `exec: "pyhton": executable file not found in $PATH`
 	cannotStart := func(p *play, message string) *play {

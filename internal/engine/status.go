@@ -38,7 +38,8 @@ func (p *pass) writeStatus() {
 // worthWriting reports whether the status is to be written now. An unchanged status is never written. A status that
 // differs only in replica phases and messages waits until the time that coalesce returns has passed since the last
 // write, unless the plan deletes a pod, because only the status will then hold the state of that pod. The first status
-// waits too if it would report only that the job starts.
+// waits too if it would report only that the job starts. worthWriting sets Plan.MaxDelay or, if the status waits, the
+// time of the next pass.
 func (p *pass) worthWriting(next *batch.JobStatus) bool {
 	if equality.Semantic.DeepEqual(p.old, next) {
 		return false
@@ -93,8 +94,8 @@ func (p *pass) coalesce() time.Duration {
 // long that users should see a status first.
 const firstWave = 100
 
-// onlyStarts reports whether the first status would report only that pods are being created. The pods usually run a
-// moment later, so one write can report both.
+// onlyStarts reports whether the next status is the first one, of a job with at most firstWave replicas, and would
+// report only that pods are being created. The pods usually run a moment later, so one write can report both.
 func (p *pass) onlyStarts(next *batch.JobStatus) bool {
 	return p.unwritten() && next.Phase == batch.JobPending && len(p.replicas) <= firstWave &&
 		condition(next, batch.JobRunningCondition).Reason == batch.ReasonCreatingReplicas

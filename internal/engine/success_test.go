@@ -12,7 +12,8 @@ import (
 )
 
 // TestDeletedPodThatSucceededCounts verifies that a pod whose success was observed before its deletion has succeeded,
-// whether or not it still exists.
+// whether or not it still exists. A success that was not observed does not count. Nor does the success of a pod that no
+// longer exists if its role restarts after successes.
 func TestDeletedPodThatSucceededCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		gone, watched, onSuccess bool
@@ -46,8 +47,8 @@ func TestDeletedPodThatSucceededCounts(t *testing.T) {
 	}
 }
 
-// TestSucceededUndeletedIgnoresDebugAndDisruption verifies that the end of a pod in debug mode is not a result, and
-// that a disrupted pod has not succeeded.
+// TestSucceededUndeletedIgnoresDebugAndDisruption verifies that SucceededUndeleted returns true for a pod that has
+// succeeded, and false for one that runs, is in debug mode or is being deleted.
 func TestSucceededUndeletedIgnoresDebugAndDisruption(t *testing.T) {
 	p := newPlay(t, 1, 3)
 	pod := p.pass().run(0).pod(0)

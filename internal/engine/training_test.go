@@ -9,7 +9,7 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// newTraining starts a job whose rank 0 decides and whose replicas share a restart limit.
+// newTraining returns a play of a job whose rank 0 decides and whose replicas share a restart limit.
 func newTraining(t *testing.T, replicas int, limit int32) *play {
 	p := newPlay(t, replicas, 0)
 	p.job.Roles[0].Restart.Limit, p.job.RestartLimit = nil, &limit
@@ -65,7 +65,8 @@ func TestExitCodesDecideBeforeThePolicy(t *testing.T) {
 	}
 }
 
-// TestExitCodeOutlivesItsPod verifies that the status keeps the exit code of a pod that is deleted during its back-off.
+// TestExitCodeOutlivesItsPod verifies that a replica whose pod is deleted during the back-off is restarted and charged,
+// because the status keeps the exit code.
 func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Roles[0].Restart = Restart{RestartCodes: []CodeRange{{137, 137}}}
@@ -74,8 +75,8 @@ func TestExitCodeOutlivesItsPod(t *testing.T) {
 	p.pass().want(batch.JobRunning, 2)
 }
 
-// TestCountedPodOfReturnedRankIsNotChargedAgain verifies that a restart is not charged again if its rank is removed by
-// a scale-down and returns before the old pod has been deleted.
+// TestCountedPodOfReturnedRankIsNotChargedAgain verifies that a restart is not charged again if the rank of its replica
+// is removed by a scale-down and returns before the old pod has been deleted.
 func TestCountedPodOfReturnedRankIsNotChargedAgain(t *testing.T) {
 	p := newTraining(t, 2, 3)
 	p.job.Elastic = &Elastic{Min: 1, Max: 2}

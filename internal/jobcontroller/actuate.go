@@ -53,8 +53,9 @@ type actuator struct {
 	spans *tracing.Recorder
 }
 
-// actuate executes a plan in the order that engine.Plan defines. It stops at the first error. The pods are those that
-// were observed.
+// actuate executes a plan in the order that engine.Plan defines. It stops at the first error. pods are those that were
+// observed, which the spans of the job's start describe. After a confirmation or a status write, it prunes
+// exp.departed.
 func (a *actuator) actuate(ctx context.Context, obj kinds.Object, job *engine.Job, pods []*corev1.Pod, plan engine.Plan, exp *expectations) error {
 	if plan.Confirm {
 		if err := a.confirm(ctx, obj); err != nil {
@@ -138,7 +139,7 @@ func (a *actuator) deleteJob(ctx context.Context, obj kinds.Object) error {
 }
 
 // create creates the objects of a plan: first the objects that pods depend on, one after the other, and then the pods
-// concurrently.
+// concurrently. If all succeed, it clears the refusals.
 func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Plan, exp *expectations) error {
 	if len(plan.Create)+len(plan.Pods) == 0 {
 		return nil
@@ -155,8 +156,8 @@ func (a *actuator) create(ctx context.Context, job *engine.Job, plan *engine.Pla
 	return nil
 }
 
-// createPods creates pods concurrently. It builds each pod only when the pod may be sent, and keeps only the fields
-// that a cache would keep.
+// createPods creates pods concurrently. It builds each pod only when the pod may be sent, and keeps created pods in exp
+// with only the fields that a cache would keep.
 func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine.NewPod, exp *expectations) error {
 	return inParallel(a.maxPerJob, all, func(n engine.NewPod) (*corev1.Pod, error) {
 		var pod *corev1.Pod
@@ -179,8 +180,9 @@ func (a *actuator) createPods(ctx context.Context, job *engine.Job, all []engine
 	})
 }
 
-// deletePods deletes pods concurrently. It does not delete pods whose preconditions no longer hold, and returns
-// errStale if there are any.
+// deletePods deletes pods concurrently and records the deletions in exp. A pod that no longer exists counts as deleted.
+// A pod whose preconditions no longer hold is not deleted; deletePods then returns errStale, unless there is another
+// error.
 func (a *actuator) deletePods(ctx context.Context, job *engine.Job, all []engine.Deletion, exp *expectations) error {
 	var stale error
 	err := inParallel(a.maxPerJob, all, func(d engine.Deletion) (engine.Deletion, error) {
@@ -214,7 +216,8 @@ func deleteOptions(d *engine.Deletion) []client.DeleteOption {
 	return []client.DeleteOption{as}
 }
 
-// stopPods makes the kubelets stop the containers of pods without deleting the pods.
+// stopPods makes the kubelets stop the containers of pods without deleting the pods. It ignores pods that no longer
+// exist or have been replaced.
 func (a *actuator) stopPods(ctx context.Context, job *engine.Job, all []engine.Stop) error {
 	return inParallel(a.maxPerJob, all, func(s engine.Stop) (engine.Stop, error) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: s.Name}}

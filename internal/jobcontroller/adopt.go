@@ -21,10 +21,11 @@ import (
 // pod may belong to an earlier attempt than the one that the plan creates.
 var identity = []string{batch.LabelJobName, batch.LabelJobKind, batch.LabelComponent, batch.LabelReplicaType, batch.LabelReplicaRank}
 
-// adopt restores the labels of a live pod of the job that has lost the label with the job's name. want is the object
-// that the job would create. The caches and readLive select by that label, so the job would otherwise wait for an
-// object that it never sees. If the label is not lost, the cache was stale, and adopt does nothing. It returns
-// errStale if the pod was deleted or replaced in the meantime.
+// adopt restores the identity labels of a live pod of the job whose label with the job's name is lost or changed. want
+// is the object that the job would create. The caches and readLive select by that label, so the job would otherwise
+// wait for an object that it never sees. If the label is as it should be, the cache was stale, and adopt does nothing.
+// It also does nothing for objects other than pods. It returns errStale if the pod was deleted or replaced in the
+// meantime, and records a refusal in exp if the API server refuses the patch.
 func (a *actuator) adopt(ctx context.Context, want engine.Object, live *metav1.PartialObjectMetadata, exp *expectations) error {
 	name := want.GetLabels()[batch.LabelJobName]
 	if _, pod := want.(*corev1.Pod); !pod || live.Labels[batch.LabelJobName] == name {

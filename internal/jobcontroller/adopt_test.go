@@ -28,8 +28,9 @@ func (p *patcher) Patch(_ context.Context, o client.Object, patch client.Patch, 
 	return errors.Join(err, p.err)
 }
 
-// TestAdoptRestoresLostLabels verifies that the patch has the UID of the pod as a precondition, and that a forbidden
-// patch is recorded as a refusal.
+// TestAdoptRestoresLostLabels verifies that adopt patches a pod only if the label with the job's name is lost or
+// changed, and that the patch contains only identity labels and has the UID of the pod as a precondition. If the pod
+// was deleted or replaced, the result is errStale. Only a forbidden patch is recorded as a refusal.
 func TestAdoptRestoresLostLabels(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	own := map[string]string{batch.LabelJobName: "job", batch.LabelJobKind: "GenericJob", batch.LabelReplicaRank: "1", batch.LabelReplicaAttempt: "3", "mine": "yes"}

@@ -93,7 +93,8 @@ func keep(m map[string]string, keys ...string) map[string]string {
 	return out
 }
 
-// trimSidecars keeps the fields that distinguish native sidecars from init containers.
+// trimSidecars returns the init containers that have a restart policy of their own, such as native sidecars, with only
+// their names and policies.
 func trimSidecars(all []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range all {

@@ -62,15 +62,16 @@ func (l *concurrencyLimiter) leave(size int, took time.Duration) {
 	l.wakeNext()
 }
 
-// wakeNext wakes one waiting caller. That caller wakes the next one.
+// wakeNext wakes one waiting caller if the limit allows another request. If that caller may proceed, it wakes the next
+// one.
 func (l *concurrencyLimiter) wakeNext() {
 	if l.inFlight < l.limit() {
 		l.room.Signal()
 	}
 }
 
-// limit returns the number of requests that may be in flight: the maximum while a request takes at most baseLatency,
-// and fewer the longer it takes.
+// limit returns the number of requests that may be in flight: maxInFlight while requests take at most baseLatency on
+// average, and fewer the longer they take, but at least minInFlight.
 func (l *concurrencyLimiter) limit() int {
 	return max(minInFlight, int(maxInFlight*baseLatency/max(l.latency, baseLatency)))
 }

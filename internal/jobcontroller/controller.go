@@ -99,7 +99,8 @@ type Controllers struct {
 	indexed bool
 }
 
-// New returns the controllers of a manager. It does not start them.
+// New returns the controllers of a manager, to which Add adds each kind of job. It adds the recorder of events to the
+// manager.
 func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -111,7 +112,8 @@ func New(ctx context.Context, mgr ctrl.Manager, opts Options) (*Controllers, err
 	return &Controllers{mgr: mgr, opts: opts, recorder: recorder, limits: newLimits()}, nil
 }
 
-// Add adds the controller of a kind to the manager. It must not be called concurrently.
+// Add adds the controller of a kind and the collector of its metrics to the manager. It must not be called
+// concurrently.
 func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 	if !c.indexed {
 		if err := indexPods(ctx, c.mgr); err != nil {
@@ -143,8 +145,8 @@ func (c *Controllers) Add(ctx context.Context, kind kinds.Kind) error {
 	return nil
 }
 
-// JobChanges returns a predicate that passes the updates of jobs that require a pass. It drops updates that only bring
-// back a status that this controller wrote.
+// JobChanges returns a predicate that drops an update of a job if the spec is unchanged, the job is not being deleted,
+// and the status is the one that this controller wrote last. It passes all other events.
 func (r *Reconciler) JobChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil ||

@@ -50,8 +50,8 @@ func (s *departures) isGone(pod types.UID) bool {
 	return s.gone[pod]
 }
 
-// unheard returns the pods in the status that have not ended, that the cache lacks, and whose deletion the handlers
-// have not received. ending holds the pods that the status records as being deleted, and living the others. A cache is
+// unheard returns the pods in the status that have not ended, that are not among the seen pods, and whose deletion the
+// handlers have not received. ending holds the pods of replicas in the phase Deleted, and living the others. A cache is
 // ahead of its handlers for a moment, and only the handlers know whether a pod succeeded before it was deleted. The
 // handlers never receive deletions from before this process began to watch.
 func (s *departures) unheard(status *batch.JobStatus, seen []*corev1.Pod) (living, ending []types.UID) {
@@ -103,8 +103,9 @@ func hasEnded(r *batch.ReplicaStatus) bool {
 	return r.Phase == batch.ReplicaSucceeded || r.Phase == batch.ReplicaFailed
 }
 
-// open returns the succeeded pods that a pass may need: pods that still exist, and pods of replicas whose end the
-// status does not record.
+// open returns, by UID, the succeeded pods that a pass may need: pods that were seen, and pods of replicas whose end
+// the status does not record. It lists all other pods in unneeded, for prune. The result is nil if there are no
+// departures.
 func (s *departures) open(status *batch.JobStatus, seen []*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -103,7 +103,7 @@ func (r *recorder) Record(obj client.Object, e engine.Event) {
 	r.queue.Add(event)
 }
 
-// Start writes events until ctx ends.
+// Start writes events until ctx ends. Events that still wait are then lost.
 func (r *recorder) Start(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.queue.ShutDown)()
 	var workers sync.WaitGroup
@@ -123,8 +123,8 @@ func (r *recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// write writes an event. It tries again later if the API server did not answer, and drops events that the API server
-// refuses.
+// write writes an event. If the API server did not answer, it tries again later, up to eventTries times in all. If the
+// API server answers with an error, it drops the event.
 func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 	_, err := r.api.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 	answered := errors.As(err, new(apierrors.APIStatus))

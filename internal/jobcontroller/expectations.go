@@ -26,8 +26,8 @@ type expectations struct {
 	// replicas is the number of replicas of the job. The event handlers read it too.
 	replicas atomic.Int64
 
-	// written is the job as this process last wrote it, and seenVersion is the resourceVersion of the cached job that
-	// the write replaced. written is nil before the first write, and once the cache shows a version other than
+	// written is the job as this process last wrote it, and seenVersion is the resourceVersion of the job that the
+	// cache showed then. written is nil before the first write, and once the cache shows a version other than
 	// seenVersion.
 	seenVersion string
 	written     kinds.Object
@@ -39,10 +39,10 @@ type expectations struct {
 	// ends and lastPass are Plan.Ends and Seen.Now of the last pass.
 	ends     map[types.UID]engine.EndTime
 	lastPass time.Time
-	// live is the last view of the pods that was read from the API server; nil if there is none, or if cacheLag has
+	// live is the view of the pods that decide last read from the API server; nil if there is none, or if cacheLag has
 	// passed since the read.
 	live *liveView
-	// vanished holds the pods that the last live view lacked although the cache shows them alive.
+	// vanished holds the pods that the last live view lacked although the cache shows them as not being deleted.
 	vanished waits
 	// tried is true once this process has tried to write the status, whether or not the write succeeded.
 	tried bool
@@ -54,8 +54,8 @@ type expectations struct {
 
 	// departed holds the pods whose deletion the event handler has received, until the status no longer needs them.
 	departed departures
-	// unheard holds the pods that the cache lacked in the last pass although the event handler had not received their
-	// deletion.
+	// unheard holds the pods that the last pass neither saw nor knew to be deleted, apart from replicas in the phase
+	// Deleted (see awaitsHandler).
 	unheard waits
 
 	// created holds the created pods by name, and deleted the times of deletions by UID.
@@ -63,7 +63,8 @@ type expectations struct {
 	deleted map[types.UID]time.Time
 
 	// serviceUntil and groupUntil are the times until which a created Service or PodGroup counts as existing although
-	// the cache does not show it; zero if the cache shows it or none was created. group is the created PodGroup.
+	// the cache does not show it; zero if the cache shows it, if none was created, or if that time has passed. group is
+	// the created PodGroup.
 	serviceUntil, groupUntil time.Time
 	group                    *scheduling.PodGroup
 
@@ -91,7 +92,8 @@ func newExpectations(job types.UID, now time.Time) *expectations {
 	return &expectations{uid: job, writtenAt: now, created: map[string]madePod{}, deleted: map[types.UID]time.Time{}}
 }
 
-// delayLeft returns how much longer a plan may wait if its total delay is limited to maxDelay.
+// delayLeft returns how much longer a plan may be delayed if its total delay is limited to maxDelay. The first call
+// with a limit begins the delay. If maxDelay is 0, the delay ends and the result has no meaning.
 func (exp *expectations) delayLeft(maxDelay time.Duration, now time.Time) time.Duration {
 	if maxDelay == 0 {
 		exp.delayedAt = time.Time{}
@@ -109,7 +111,7 @@ func (exp *expectations) dropRefusals(old *batch.JobStatus, plan *engine.Plan) {
 }
 
 // newest returns the job as this process last wrote it while the cache still shows the previous version. Otherwise it
-// returns the cached job.
+// returns the cached job, and forgets the written one.
 func (exp *expectations) newest(cached kinds.Object) kinds.Object {
 	if exp.written != nil && cached.GetResourceVersion() == exp.seenVersion {
 		return exp.written
@@ -119,7 +121,8 @@ func (exp *expectations) newest(cached kinds.Object) kinds.Object {
 }
 
 // merge returns the cached pods with the corrections of the live view. It adds the pods that only the live view shows
-// and those that this process has created, and marks as deleted those that this process has deleted.
+// and those that this process has created, and marks as deleted those that this process has deleted. It forgets the
+// creations that the cache shows, and all expectations whose time has passed.
 func (exp *expectations) merge(cached []corev1.Pod, now time.Time) []*corev1.Pod {
 	if exp.live != nil && now.After(exp.live.until) {
 		exp.live = nil
@@ -178,8 +181,8 @@ func (exp *expectations) unshown(cached []corev1.Pod, pods []*corev1.Pod) []*cor
 	return unshown
 }
 
-// lateCreations returns the names of the pods that this process created cacheLag ago or longer and that are not in the
-// cache.
+// lateCreations returns the names of the pods that this process created, or last confirmed, more than cacheLag ago,
+// unless the cache has a pod of that name.
 func (exp *expectations) lateCreations(cached []corev1.Pod, now time.Time) []string {
 	late := map[string]bool{}
 	for name, made := range exp.created {
@@ -271,15 +274,16 @@ func (s *expectationStore) forget(key types.NamespacedName) time.Duration {
 	return 0
 }
 
-// noteSuccess records that a pod of a job succeeded before it was deleted. The caller must enqueue the job, as for
-// departuresOf.
+// noteSuccess records that a pod of a job succeeded before it was deleted, unless another job has the name. The caller
+// must enqueue the job, as for departuresOf.
 func (s *expectationStore) noteSuccess(key types.NamespacedName, job types.UID, pod *corev1.Pod) {
 	if d := s.departuresOf(key, job); d != nil {
 		d.addSuccess(pod)
 	}
 }
 
-// noteGone records that a pod of a job has been deleted. The caller must enqueue the job, as for departuresOf.
+// noteGone records that a pod of a job has been deleted, unless another job has the name. The caller must enqueue the
+// job, as for departuresOf.
 func (s *expectationStore) noteGone(key types.NamespacedName, job, pod types.UID) {
 	if d := s.departuresOf(key, job); d != nil {
 		d.addGone(pod)
@@ -310,8 +314,8 @@ func (s *expectationStore) size(key types.NamespacedName) int64 {
 	return 0
 }
 
-// isOwnWrite reports whether an update of a job brings only the status that this process wrote last. It returns true
-// at most once for each write.
+// isOwnWrite reports whether the status of an updated job equals the status that this process sent last. It returns
+// true at most once for each write.
 func (s *expectationStore) isOwnWrite(key types.NamespacedName, status *batch.JobStatus) bool {
 	exp := s.get(key)
 	if exp == nil {

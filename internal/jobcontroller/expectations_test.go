@@ -130,8 +130,9 @@ func TestPassAwaitsTheHandlerForEachPod(t *testing.T) {
 	}
 }
 
-// TestPassAwaitsTheHandlerOfPods verifies that a pod that has left the cache counts as deleted once the handler has
-// received its deletion, and after one second at the latest.
+// TestPassAwaitsTheHandlerOfPods verifies that a pass waits, for up to one second, until the handler has received the
+// deletion of a pod that has left the cache, unless the pod had ended or its replica is Deleted. A pod that had not
+// ended is unconfirmed until then, even after that second.
 func TestPassAwaitsTheHandlerOfPods(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {

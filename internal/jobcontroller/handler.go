@@ -19,9 +19,10 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// PodHandler returns the handler of pod events, which enqueues the job of the pod. A pass reads all pods of a job, so
-// events of larger jobs are collected for longer before one pass handles them. A pod that starts or ends may change the
-// phase of its job, which users wait for, so its job has priority over new jobs.
+// PodHandler returns the handler of pod events. It enqueues the job of the pod, and records which pods have been
+// deleted and which of them had succeeded. A pass reads all pods of a job, so events of larger jobs are collected for
+// longer before one pass handles them. A pod that starts or ends may change the phase of its job, which users wait for,
+// so its job has priority over new jobs.
 func (r *Reconciler) PodHandler() handler.EventHandler {
 	wake := func(o client.Object, q queue, priority int) {
 		owner := metav1.GetControllerOfNoCopy(o)
@@ -61,7 +62,7 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 }
 
 // noteSuccess records a pod that had succeeded before it was deleted, given its last state before the deletion. The
-// next pass may be too late to observe the success. For other pods it does nothing.
+// next pass may be too late to observe the success. It does nothing for other pods.
 func (r *Reconciler) noteSuccess(last client.Object) {
 	pod, ok := last.(*corev1.Pod)
 	owner := metav1.GetControllerOfNoCopy(last)
@@ -70,7 +71,8 @@ func (r *Reconciler) noteSuccess(last client.Object) {
 	}
 }
 
-// noteGone records that a pod has been deleted. It must be called after noteSuccess.
+// noteGone records that a pod has been deleted. It must be called after noteSuccess, so that no pass knows of the
+// deletion and not of the success. It does nothing for pods that belong to no job of the kind.
 func (r *Reconciler) noteGone(last client.Object) {
 	if owner := metav1.GetControllerOfNoCopy(last); owner != nil && owner.Kind == r.kind.Name {
 		r.store.noteGone(types.NamespacedName{Namespace: last.GetNamespace(), Name: owner.Name}, owner.UID, last.GetUID())

@@ -34,7 +34,7 @@ type liveView struct {
 	until time.Time
 }
 
-// readLive reads the pods of a job from the API server.
+// readLive reads from the API server the pods that have the label with the job's name and whose controller is the job.
 func (o *observer) readLive(ctx context.Context, job *engine.Job) (*liveView, error) {
 	view := &liveView{pods: map[types.UID]*corev1.Pod{}, names: map[string]types.UID{}, until: o.clock.Now().Add(cacheLag)}
 	for token := ""; ; {
@@ -73,8 +73,8 @@ func (v *liveView) list(cached []*corev1.Pod) []*corev1.Pod {
 	return pods
 }
 
-// vanished returns the pods that the cache shows alive although they no longer exist, unless other pods have their
-// names. Only the watch shows whether they succeeded before they were deleted.
+// vanished returns the UIDs of the pods that the cache shows as not being deleted although they no longer exist, unless
+// other pods have their names. Only the watch shows whether they succeeded before they were deleted.
 func (v *liveView) vanished(cached []*corev1.Pod) (pods []types.UID) {
 	for _, pod := range cached {
 		if _, there := v.pods[pod.UID]; !there && pod.DeletionTimestamp == nil && !v.replaced(pod) {

@@ -46,7 +46,8 @@ func TestLateCacheDoesNotUndoLiveView(t *testing.T) {
 }
 
 // TestPodThatOnlyALiveViewShowedExists verifies that a pod which the cache has not shown yet counts as existing after a
-// live view has shown it, until the handler has received its deletion or the cache should have shown it.
+// live view has shown it, until the handler has received its deletion or the cache should have shown it, and that a
+// pass follows at that time.
 func TestPodThatOnlyALiveViewShowedExists(t *testing.T) {
 	pod, now := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "a", ResourceVersion: "9"}}, time.Now()
 	for name, test := range map[string]struct {
@@ -77,8 +78,9 @@ func TestPodThatOnlyALiveViewShowedExists(t *testing.T) {
 	}
 }
 
-// TestPodStaysUntilTheCacheShowsThatItHasGone verifies that a pod that is missing from a live read remains until the
-// watch delivers its deletion, because only the watch shows how the pod ended.
+// TestPodStaysUntilTheCacheShowsThatItHasGone verifies that a cached pod that a live read lacks remains in the list of
+// pods and counts as vanished, because only the watch shows how the pod ended. Neither holds if another pod has its
+// name, and a pod that is being deleted does not count as vanished.
 func TestPodStaysUntilTheCacheShowsThatItHasGone(t *testing.T) {
 	pod := func(name string, uid types.UID) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}

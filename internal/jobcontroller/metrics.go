@@ -31,8 +31,8 @@ func init() {
 // transition describes the changes of one status write that metrics count. A time is nil if the write does not record
 // it for the first time.
 type transition struct {
-	// firstPod, running and finished are the times from the job's creation until its first pod was created, all its
-	// replicas ran for the first time, and it ended.
+	// firstPod, running and finished are the times from the job's creation until the operator began to create its pods,
+	// until all its replicas ran for the first time, and until it ended.
 	firstPod, running, finished *time.Duration
 	// restarts is the number of incidents that began. scope and cause are those of the last incident.
 	restarts int32
@@ -121,8 +121,8 @@ var phases = []batch.JobPhase{batch.JobPending, batch.JobRunning, batch.JobPause
 // scrapeTimeout is the longest time that a scrape waits for the cache.
 const scrapeTimeout = 5 * time.Second
 
-// jobCollector counts the jobs of a kind in the cache when it is scraped, so that the counts cannot differ from the
-// objects.
+// jobCollector counts the jobs of a kind in the cache, and finds the oldest one without pods, when it is scraped, so
+// that the metrics cannot differ from the objects.
 type jobCollector struct {
 	kind         kinds.Kind
 	jobs, oldest *prometheus.Desc
@@ -160,7 +160,7 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 // count returns the number of jobs in each phase, and the age of the oldest one that waits for the operator to create
-// its pods.
+// its pods; zero if none waits. A job without a phase counts as Pending.
 func (c *jobCollector) count(ctx context.Context, now time.Time) (counts map[batch.JobPhase]int, oldest time.Duration, err error) {
 	list, ok := c.kind.NewList().(client.ObjectList)
 	if !ok {

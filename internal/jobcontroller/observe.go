@@ -30,6 +30,8 @@ type observer struct {
 }
 
 // observe reads the state of a job from the caches, and adds from the expectations what the caches do not show yet.
+// From the API server, it reads only the pods that the cache should show by now, the warning events of a pod that does
+// not start, and the nodes of pods whose deletion is overdue. It updates exp.
 func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Job, exp *expectations) (engine.Seen, error) {
 	seen := engine.Seen{Now: o.clock.Now(), Status: o.kind.Status(obj), LastWrite: exp.writtenAt, Refusals: exp.refusals,
 		Unwritten: !exp.tried && o.fence.includes(obj), ContestedSince: exp.contestedSince,
@@ -73,8 +75,8 @@ func (o *observer) observe(ctx context.Context, obj kinds.Object, job *engine.Jo
 	return seen, err
 }
 
-// confirmCreated asks the API server for pods that this process created cacheLag ago or longer and that the cache does
-// not show yet. Pods that still exist count as created now; merge drops the others.
+// confirmCreated asks the API server for pods that this process created, or last confirmed, more than cacheLag ago and
+// that the cache does not show yet. Pods that still exist count as created now; merge drops the others.
 func (o *observer) confirmCreated(ctx context.Context, job *engine.Job, cached []corev1.Pod, exp *expectations, now time.Time) error {
 	late := exp.lateCreations(cached, now)
 	if len(late) == 0 {
@@ -121,8 +123,8 @@ func (o *observer) ownsService(ctx context.Context, job *engine.Job) (bool, erro
 	return owner != nil && owner.UID == job.UID, nil
 }
 
-// lostNodes reads the nodes of pods whose deletion is overdue, and returns for each whether it is deleted or not
-// ready. There are few such pods, so the operator does not watch nodes.
+// lostNodes reads the nodes of pods whose deletion is overdue. It returns, by name, whether each of them is deleted or
+// not ready; nil if there are no such pods. There are few, so the operator does not watch nodes.
 func (o *observer) lostNodes(ctx context.Context, seen engine.Seen) (map[string]bool, error) {
 	var lost map[string]bool
 	for _, pod := range seen.Pods {

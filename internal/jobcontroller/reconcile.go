@@ -161,9 +161,9 @@ const vanishedWait = time.Second
 // errVanished means that a pod no longer exists and that the cache does not show its end yet.
 var errVanished = errors.New("the cache does not show the end of a pod that has gone")
 
-// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait. It sets
-// seen.Unconfirmed to the pods in the status that have not ended, that the cache lacks, and whose deletion the handler
-// has not received.
+// awaitsHandler reports whether a pass has to wait for the event handler of pods, for up to vanishedWait for each pod.
+// It sets seen.Unconfirmed to the pods in the status that have not ended, that are not among seen.Pods, and whose
+// deletion the handler has not received. The pass waits for those of them whose replica is not in the phase Deleted.
 func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
 	living, ending := exp.departed.unheard(seen.Status, seen.Pods)
 	if len(living)+len(ending) > 0 {
@@ -175,8 +175,9 @@ func (exp *expectations) awaitsHandler(seen *engine.Seen) bool {
 	return exp.unheard.still(living, seen.Now)
 }
 
-// decide calls the engine. If the engine asks for it, decide reads the pods from the API server and calls the engine
-// again. It returns errVanished if the watch should first show the end of a pod.
+// decide calls the engine. If the engine asks for it, decide reads the pods from the API server, keeps the view in
+// exp.live, and calls the engine again. It returns errVanished if the watch should first show the end of a pod.
+// Otherwise it records in exp what the next call of the engine needs.
 func (r *Reconciler) decide(ctx context.Context, job *engine.Job, seen engine.Seen, exp *expectations) (engine.Plan, error) {
 	plan := engine.Next(job, seen, r.opts.Engine)
 	if plan.Refresh {
@@ -214,7 +215,8 @@ const progressDelay = time.Second
 // staleDelay is the time that a stale cache gets to catch up.
 const staleDelay = 50 * time.Millisecond
 
-// convert returns the engine's form of an object, with its validation errors, which the engine handles.
+// convert returns the engine's form of an object. If the object is invalid, the field Invalid has the errors, which the
+// engine handles.
 func (r *Reconciler) convert(obj kinds.Object) *engine.Job {
 	job := r.kind.Convert(obj)
 	if r.opts.ClusterDomain != "" {

@@ -15,8 +15,9 @@ import (
 )
 
 // createError classifies the error of a creation. If the object exists and belongs to the job, because the cache was
-// stale or an answer was lost, the creation counts as successful: createError returns nil unless adopt fails. It
-// records refusals of the API server, so that the next pass writes them to the job's status.
+// stale or an answer was lost, the creation counts as successful: createError returns nil unless adopt fails. If the
+// API server refuses the object, or another object has its name, createError records this in exp, so that the next pass
+// writes it to the job's status.
 func (a *actuator) createError(ctx context.Context, job *engine.Job, o engine.Object, err error, exp *expectations) error {
 	refusal := engine.Refusal{Object: describe(o), Reason: batch.ReasonCreateRefused, Message: err.Error()}
 	if apierrors.IsAlreadyExists(err) {
@@ -55,7 +56,7 @@ func (a *actuator) liveOf(ctx context.Context, o engine.Object) (*metav1.Partial
 }
 
 // nameTaken returns the message for a name that the job needs and another object has. The message names the owner of
-// that object and says what the user can do.
+// that object and says what the user can do or what the job waits for.
 func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	owner, ref := "nobody (it has no controller)", metav1.GetControllerOfNoCopy(live)
 	if ref != nil {
@@ -72,7 +73,8 @@ func nameTaken(live *metav1.PartialObjectMetadata, job *engine.Job) string {
 	return fmt.Sprintf("an object of that name belongs to %s; delete or rename that object or the job", owner)
 }
 
-// refused reports whether the API server would refuse a repeated request with the same error.
+// refused reports whether an error is an answer of the API server that an immediate repetition of the request would
+// meet again.
 func refused(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err), apierrors.IsTimeout(err):

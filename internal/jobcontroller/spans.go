@@ -22,8 +22,9 @@ type startEnd struct {
 }
 
 // endOfStart returns how the start of a job ended: all replicas have run, a replica has ended before that and starts
-// again, or the job has ended. It returns nil while the job starts. All later statuses of the job show an end too,
-// because the job restarted, completed, or has run for some time; startSpans relies on this to recognise the first one.
+// again, or the job has ended. It returns nil while the job starts. Later statuses of the job show an end too, because
+// the job restarted, completed, or has run for at least half a second; startSpans relies on this to recognise the first
+// one.
 func endOfStart(s *batch.JobStatus) *startEnd {
 	if s.CompletionTime != nil {
 		end := &startEnd{at: s.CompletionTime.Time, outcome: string(s.Phase)}

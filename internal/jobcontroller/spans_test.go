@@ -21,7 +21,7 @@ func spanAt(seconds int) metav1.Time {
 	return metav1.NewTime(spanCreated.Add(time.Duration(seconds) * time.Second))
 }
 
-// spanStatus returns the status of a job that creates its pods, after it has applied the changes.
+// spanStatus returns the status of a job that creates its pods, with the changes applied.
 func spanStatus(changes ...func(*batch.JobStatus)) *batch.JobStatus {
 	begun := spanAt(1)
 	s := &batch.JobStatus{StartTime: &begun, Phase: batch.JobPending, Conditions: []batch.JobCondition{
@@ -67,7 +67,7 @@ type spanCase struct {
 	old, written *batch.JobStatus
 	pods         []*corev1.Pod
 	gang         *engine.Gang
-	want         string // each span with its bounds
+	want         string // each span with its bounds, in seconds after spanCreated, and its failure
 	outcome      string
 }
 

@@ -23,8 +23,10 @@ const eventReadsPerSecond = 5
 // failedScheduling is the reason of a scheduler's event about a pod that it cannot bind to a node.
 const failedScheduling = "FailedScheduling"
 
-// lastWarning returns the last warning about the first pod whose start is overdue, or nil. The operator does not watch
-// events, because there are too many and most of them add nothing to the statuses.
+// lastWarning returns the last warning about the first pod whose start is overdue; nil if there is none.
+// FailedScheduling events do not count. It reads events at most once in eventReadInterval for each job, and otherwise
+// returns what it last read about the pod. The operator does not watch events, because there are too many and most of
+// them add nothing to the statuses.
 func (o *observer) lastWarning(ctx context.Context, seen engine.Seen, exp *expectations) (*engine.Warning, error) {
 	pod := firstStalledStart(seen)
 	if pod == nil {

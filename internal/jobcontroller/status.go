@@ -30,8 +30,9 @@ func statusClient(mgr ctrl.Manager, kind kinds.Kind) (rest.Interface, error) {
 }
 
 // writeStatus writes the status with the resourceVersion that was read, so that it does not overwrite a newer status.
-// It returns errStale if the job has changed or no longer exists. Statuses are most of a controller's traffic, so the
-// request leaves out the spec and the answer contains only metadata.
+// It returns errStale if the job has changed or no longer exists. After a success, exp.written is the job with this
+// status, and the metrics count the transition. Statuses are most of a controller's traffic, so the request leaves out
+// the spec and the answer contains only metadata.
 func (a *actuator) writeStatus(ctx context.Context, exp *expectations, obj kinds.Object, status *batch.JobStatus) error {
 	fail := func(err error) error {
 		return fmt.Errorf("writing the status of %s %s/%s: %w", a.kind.Name, obj.GetNamespace(), obj.GetName(), err)

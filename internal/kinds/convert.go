@@ -21,7 +21,8 @@ type conversion struct {
 	// uninterpretable is true if the job does not represent what the object asks for, because a part of the object has
 	// no meaning.
 	uninterpretable bool
-	// badCount is true if a role has a negative number of replicas.
+	// badCount is true if a role has a negative number of replicas, unless the job is elastic and ignores these
+	// numbers.
 	badCount bool
 	// expanders replace the variables in the pods of the roles, by the index of the role. A role without variables has
 	// none.
@@ -62,8 +63,8 @@ func (k Kind) conversion(o Object) *conversion {
 // generatedSuffix is the number of characters that the API server appends to metadata.generateName.
 const generatedSuffix = 5
 
-// nameOf returns the name of an object. For an object with only a generateName it returns a name as long as the one
-// that the API server will generate.
+// nameOf returns the name of an object. For an object with only a generateName it returns a name at least as long as
+// the one that the API server will generate.
 func nameOf(o Object) string {
 	if o.GetName() == "" && o.GetGenerateName() != "" {
 		return o.GetGenerateName() + strings.Repeat("x", generatedSuffix)
@@ -71,7 +72,8 @@ func nameOf(o Object) string {
 	return o.GetName()
 }
 
-// role appends a role. The main container is the first one unless the kind changes it.
+// role appends a role and returns it. The pointer is valid until the next call. The main container is the first one
+// unless the kind changes it.
 func (c *conversion) role(role string, replicas *int32, template *corev1.PodTemplateSpec) *engine.Role {
 	n := replicasOf(replicas)
 	if n < 0 {
@@ -93,8 +95,9 @@ func replicasOf(n *int32) int {
 // conversion of finish rules.
 const maxReplicas = 10_000_000
 
-// counted checks the total number of replicas after all roles have been appended. It returns whether the number is
-// small enough to handle each replica.
+// counted checks the numbers of replicas after all roles have been appended. It reports whether no number is negative
+// and the total is small enough to handle each replica. If not, or if the total is 0, the conversion is
+// uninterpretable.
 func (c *conversion) counted() bool {
 	total := c.job.Replicas()
 	sane := !c.badCount && total <= maxReplicas
@@ -118,7 +121,7 @@ var cleanUpPolicies = []batch.CleanUpPolicy{batch.CleanUpNone, batch.CleanUpUnfi
 // minPriority and maxPriority bound a job's priority.
 const minPriority, maxPriority = 0, 100
 
-// scheduler converts the scheduling policy. The roles must have been converted.
+// scheduler converts the scheduling policy. The roles and elastic scaling must have been converted.
 func (c *conversion) scheduler(p *batch.SchedulePolicy) {
 	if p == nil || p.T9kScheduler == nil {
 		return

@@ -13,8 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// judged converts and validates the job of a manifest with a limit of one replica. It returns the job and the engine's
-// plan for it. begun is true if the job has already started.
+// judged converts and validates the job of a manifest with a limit of one replica, under which the job must be invalid.
+// It returns the job and the engine's plan for it. begun is true if the job has already started.
 func judged(t *testing.T, data []byte, begun bool) (*engine.Job, engine.Plan) {
 	t.Helper()
 	now := time.Unix(1_700_000_000, 0)
@@ -59,8 +59,7 @@ func TestJobThatHasNotStartedIsRejected(t *testing.T) {
 	}
 }
 
-// TestUninterpretableJobIsRejected verifies that a job that cannot be interpreted is rejected, whether or not it has
-// started.
+// TestUninterpretableJobIsRejected verifies that a job that cannot be interpreted is rejected even if it has started.
 func TestUninterpretableJobIsRejected(t *testing.T) {
 	for _, name := range []string{"rule-rank-out-of-range", "role-twice", "replicas-negative", "template-without-containers", "roles-empty"} {
 		if job, plan := judged(t, manifest(t, "bad/"+name), true); len(job.Roles) > 0 || plan.Status.Phase != batch.JobFailed {
@@ -69,14 +68,16 @@ func TestUninterpretableJobIsRejected(t *testing.T) {
 	}
 }
 
-// TestInvalidTimesAreIgnored verifies that a negative TTL is an error and does not delete the job immediately.
+// TestInvalidTimesAreIgnored verifies that a job that has started continues although its negative TTL is an error, and
+// that the TTL does not delete it.
 func TestInvalidTimesAreIgnored(t *testing.T) {
 	if job, plan := judged(t, manifest(t, "bad/ttl-negative"), true); plan.Status.Phase == batch.JobFailed || job.TTL != nil {
 		t.Errorf("%q, TTL %v", plan.Status.Phase, job.TTL)
 	}
 }
 
-// TestObjectsOfOtherKindsAreNotConverted verifies that nil objects and objects of other kinds are not converted.
+// TestObjectsOfOtherKindsAreNotConverted verifies that nil objects and objects of other kinds are errors and are not
+// converted.
 func TestObjectsOfOtherKindsAreNotConverted(t *testing.T) {
 	for _, o := range []kinds.Object{&batch.PyTorchTrainingJob{}, (*batch.GenericJob)(nil), nil} {
 		k := kindtest.Named("GenericJob")

@@ -93,8 +93,9 @@ func weightOf(w *int32) int {
 }
 
 // share distributes n replicas among roles by weight, using the largest remainder method. If remainders are equal, the
-// earlier role comes first. The first role, which has the master, gets at least 1 if n > 0. Then every role with a
-// weight gets at least 1 as long as there are enough replicas; they are taken from the role with the most replicas.
+// earlier role comes first. The first role, which has the master, gets at least 1 if n > 0, and all replicas if all
+// weights are 0. Then every role with a weight gets at least 1 as long as there are enough replicas; they are taken
+// from the role with the most replicas.
 func share(n int, weights []int) []int {
 	weights = slices.Clone(weights)
 	total := 0

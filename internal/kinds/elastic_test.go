@@ -35,9 +35,10 @@ func TestShareDistributesReplicas(t *testing.T) {
 	}
 }
 
-// TestShareHoldsForAnyWeights verifies that, for any weights, all replicas are distributed, the first role keeps the
-// master, a role without weight gets none, a role with a weight gets none only if there are too few replicas, and
-// otherwise every role is within rounding of its share.
+// TestShareHoldsForAnyWeights verifies that, for any weights, all replicas are distributed, the first role gets at
+// least one, any other role without weight gets none, a role with a weight gets none only if there are too few
+// replicas, and every role is within rounding of its share, or below it by the replicas that roles with small shares
+// got.
 func TestShareHoldsForAnyWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {

@@ -80,7 +80,8 @@ func (v *validator) service(s *batch.ServiceOption, path *field.Path) {
 	}
 }
 
-// convertRestart converts a restart policy of GenericJob. Its limit applies to each replica.
+// convertRestart converts a restart policy of GenericJob. Its limit applies to each replica; by default it is 0, or
+// none for policy Always.
 func convertRestart(p *batch.RestartPolicy) engine.Restart {
 	if p == nil {
 		p = &batch.RestartPolicy{}

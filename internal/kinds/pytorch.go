@@ -101,8 +101,8 @@ func (c *conversion) firstRole() int {
 	return 0
 }
 
-// torchrun makes torchrun the command of the main containers, also after a pause. The containers' args follow
-// torchrun's own arguments.
+// torchrun makes torchrun the command of the main containers, also after a pause, and sets the job's Rendezvous. The
+// containers' args follow torchrun's own arguments.
 func (c *conversion) torchrun(t *batch.TorchrunConfig, endpoint string) {
 	c.job.Rendezvous = &engine.Rendezvous{Endpoint: endpoint, Backend: rdzvBackend(t)}
 	nodes := strconv.Itoa(c.job.Replicas())

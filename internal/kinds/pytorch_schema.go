@@ -2,7 +2,8 @@ package kinds
 
 import "strings"
 
-// pyTorchSchema makes the options of torchrun and of elastic scaling immutable on live jobs, except expectedReplicas.
+// pyTorchSchema describes the rules of PyTorchTrainingJob. In addition to the fields of all training jobs, the options
+// of torchrun and of elastic scaling are immutable on live jobs, except expectedReplicas.
 var pyTorchSchema = schema{
 	kept: append([]keptField{
 		{"torchrunConfig.enabled", aSwitch}, {"torchrunConfig.maxRestarts", "-1"}, {"torchrunConfig.procPerNode", "''"},
@@ -18,9 +19,9 @@ var pyTorchSchema = schema{
 // elasticNow is the CEL expression that is true for an elastic job.
 var elasticNow = isOn("self.spec.elastic") + " && " + isOn("self.spec.torchrunConfig")
 
-// elasticRules returns the rules that keep an elastic job within its bounds. If a job is not elastic, its elastic field
-// has no effect and is immutable. An expectedReplicas of 0 means unset, because the scale subresource needs a number
-// there.
+// elasticRules returns the rules that keep an elastic job within its bounds, and that make expectedReplicas immutable
+// if a job is not elastic, because it then has no effect. An expectedReplicas of 0 means unset, because the scale
+// subresource needs a number there. A live elastic job cannot be scaled to 0.
 func elasticRules() []SchemaRule {
 	const (
 		least, most, wanted = "self.spec.elastic.minReplicas", "self.spec.elastic.maxReplicas", "self.spec.elastic.expectedReplicas"

@@ -77,7 +77,8 @@ func (r *ruleReader) read(rule batch.FinishRule, path *field.Path) (engine.Rule,
 	return engine.Rule{Text: ruleText(rule, names), Members: members}, errs
 }
 
-// ranks appends the replicas of one role that a rule names. It stops at the first error in the list.
+// ranks appends the replicas of one role that a rule names. An empty list names all replicas of the role. ranks stops
+// at the first error in the list.
 func (r *ruleReader) ranks(to []engine.Member, role int, list batch.RankList, path *field.Path) ([]engine.Member, *field.Error) {
 	x := &r.job.Roles[role]
 	if len(list) == 0 {
@@ -109,7 +110,8 @@ func (r *ruleReader) ranks(to []engine.Member, role int, list batch.RankList, pa
 	return to, nil
 }
 
-// span appends the members of a range of ranks.
+// span appends the members of a range of ranks. It returns an error when the rules exceed maxRuleMembers, and appends
+// nothing from then on.
 func (r *ruleReader) span(to []engine.Member, role, first, last int, path *field.Path) ([]engine.Member, *field.Error) {
 	if r.members > maxRuleMembers {
 		return to, nil

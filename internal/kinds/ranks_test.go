@@ -97,7 +97,8 @@ func FuzzRanks(f *testing.F) {
 	})
 }
 
-// checkMembers compares the replicas that a rule of one role names with the entries of its list of ranks.
+// checkMembers checks that the replicas that a rule of one role names exist, are named once, and include the integers
+// in its list of ranks.
 func checkMembers(t *testing.T, ranks batch.RankList, role string, rule engine.Rule) {
 	named := map[int]bool{}
 	for _, m := range rule.Members {

@@ -9,7 +9,7 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// runMode converts the run modes. The roles must have been converted.
+// runMode converts the run modes, and sets the default command of debug mode. The roles must have been converted.
 func (c *conversion) runMode(m *batch.RunMode) {
 	idle := []string{"sleep", "inf"}
 	for i := range c.job.Roles {
@@ -40,8 +40,8 @@ func (c *conversion) runMode(m *batch.RunMode) {
 	}
 }
 
-// modeRoles yields the index of each spec of a run mode with the role that the spec names. If two specs name the same
-// role, it yields only the first.
+// modeRoles yields the index of each spec of a run mode with the role that the spec names. It skips specs that name no
+// role of the job. If two specs name the same role, it yields only the first.
 func (c *conversion) modeRoles(n int, named func(int) string) iter.Seq2[int, *engine.Role] {
 	return func(yield func(int, *engine.Role) bool) {
 		seen := map[*engine.Role]bool{}

@@ -32,7 +32,7 @@ type schema struct {
 // keptField is a field that cannot change on a live job.
 type keptField struct {
 	path string
-	// unset is the CEL value of a missing field. Empty means that the field is never missing.
+	// unset is the CEL value of a missing field, or aSwitch or anObject. Empty means that the field is never missing.
 	unset string
 }
 

@@ -44,7 +44,8 @@ func (v *validator) volumes(volumes []corev1.Volume, path *field.Path) map[strin
 	return names
 }
 
-// localName validates a name that must be unique within the pod.
+// localName validates a name that must not be among taken, and adds it to taken. of says what has the name, for
+// messages.
 func (v *validator) localName(name, of string, taken map[string]bool, path *field.Path) {
 	switch {
 	case name == "":

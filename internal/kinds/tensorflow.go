@@ -77,7 +77,7 @@ func convertTensorFlow(o Object, c *conversion) {
 }
 
 // tensorFlowMaster returns the index of the role whose first replica decides the end of a job: the chief, or the
-// workers if there is no chief; -1 if there is neither.
+// workers if there is no chief; -1 if there is neither. A role without replicas does not count.
 func tensorFlowMaster(job *engine.Job) int {
 	for _, name := range []string{tfChief, tfWorker} {
 		if i := roleIndex(job, name); i >= 0 && job.Roles[i].Replicas > 0 {
@@ -104,7 +104,7 @@ func validateTensorFlow(o Object, v *validator) {
 	}
 }
 
-// tensorFlowRole checks a role against the roles of TensorFlow.
+// tensorFlowRole checks a role against the roles of TensorFlow, and the name of its main container.
 func (v *validator) tensorFlowRole(role *engine.Role, path *field.Path) {
 	switch role.Type {
 	case tfChief, tfEvaluator:
@@ -122,7 +122,7 @@ func (v *validator) tensorFlowRole(role *engine.Role, path *field.Path) {
 }
 
 // tensorFlowSize computes an upper bound of the length of TF_CONFIG, as if every replica had the name of its role's
-// last one.
+// last one. It stores the bound in clusterSize and in the addedEnv of every role.
 func (c *conversion) tensorFlowSize() {
 	length := len(`{"cluster":{},"task":{"type":"","index":}}`) + len(tfEvaluator) + len(strconv.Itoa(c.job.Replicas()))
 	for i := range c.job.Roles {
@@ -147,8 +147,8 @@ type tfTask struct {
 	Index int    `json:"index"`
 }
 
-// tensorFlowCluster returns the addresses of the replicas that take part in training as JSON. Evaluators do not take
-// part.
+// tensorFlowCluster returns the addresses of the replicas that take part in training, by role, as JSON. Evaluators do
+// not take part.
 func (c *conversion) tensorFlowCluster() json.RawMessage {
 	cluster := map[string][]string{}
 	for i := range c.job.Roles {

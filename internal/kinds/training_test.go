@@ -102,8 +102,8 @@ func TestWarningsOfTorchrun(t *testing.T) {
 	}
 }
 
-// TestLiveTrainingJobAcceptsUpdates verifies that a live training job accepts every permitted change.
-// testdata/bad/update-*.yaml holds the changes that it rejects.
+// TestLiveTrainingJobAcceptsUpdates verifies that a live training job accepts the permitted changes, and that the
+// changed job is valid. testdata/bad/update-*.yaml holds the changes that it rejects.
 func TestLiveTrainingJobAcceptsUpdates(t *testing.T) {
 	yes, four := true, int32(4)
 	training := func(o kinds.Object) *batch.TrainingSpec {
@@ -171,7 +171,7 @@ func decoded(t *testing.T, name string) kinds.Object {
 }
 
 // TestRestartScopeIsRecommended verifies that a job without torchrun whose replicas restart alone gets a warning,
-// because such a replica cannot rejoin.
+// because such a replica cannot rejoin its process group, and that other jobs do not.
 func TestRestartScopeIsRecommended(t *testing.T) {
 	const want = "spec.runPolicy.restartScope: Replica: without torchrun a replica that restarts alone cannot rejoin its process group; " +
 		"set it to Job, so that all restart together"

@@ -8,8 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds/kindtest"
 )
 
-// TestLiveJobAcceptsUpdates verifies that a live job accepts every permitted change. testdata/bad/update-*.yaml holds
-// the changes that it rejects.
+// TestLiveJobAcceptsUpdates verifies that a live job accepts the permitted changes, and that the changed job is valid.
+// testdata/bad/update-*.yaml holds the changes that it rejects.
 func TestLiveJobAcceptsUpdates(t *testing.T) {
 	yes, no := true, false
 	n := int32(9)

@@ -58,7 +58,7 @@ func (v *validator) required(path *field.Path, detail string) {
 	v.errs = append(v.errs, field.Required(path, detail))
 }
 
-// unsupported reports a value outside a fixed set.
+// unsupported adds an error about a value that is not one of the valid ones.
 func unsupported[T ~string](v *validator, path *field.Path, value T, valid ...T) {
 	names := make([]string, len(valid))
 	for i := range valid {
@@ -74,7 +74,7 @@ const (
 	maxPorts = 100
 )
 
-// atMost reports a list that is longer than the CRD allows.
+// atMost adds an error if a list is longer than the CRD allows.
 func (v *validator) atMost(limit, n int, what string, path *field.Path) {
 	if n > limit {
 		v.invalid(path, n, fmt.Sprintf("%d %s are too many: list at most %d", n, what, limit))
@@ -126,8 +126,8 @@ func (v *validator) roleName(i int, path *field.Path) {
 // exceeds the limit.
 const maxCounted = 100_000
 
-// replicas validates the number of replicas and their names. It returns whether the number is small enough to check
-// each replica.
+// replicas validates the numbers of replicas and the names of their pods. It reports whether no number is negative and
+// the total is small enough to check each replica.
 func (v *validator) replicas(path *field.Path) bool {
 	if len(v.job.Roles) == 0 {
 		v.required(path, "a job has at least one role: add an entry with type and template")

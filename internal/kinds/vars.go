@@ -29,7 +29,7 @@ func (x expander) expand(rank int, spec *corev1.PodSpec) {
 	})
 }
 
-// place identifies a text in a pod's spec.
+// place identifies a text in a pod's spec or in a run mode.
 type place struct {
 	list      string // containers or initContainers, or a run mode
 	container int
@@ -65,8 +65,8 @@ func eachText(spec *corev1.PodSpec, visit func(place, *string)) {
 	each("containers", spec.Containers)
 }
 
-// variables creates the expanders of all roles, which also cover the commands of the run modes. A text with a variable
-// that cannot be resolved remains unchanged.
+// variables creates the expanders of all roles, which also cover the commands of the run modes, and makes them the
+// roles' Expand. A text with a variable that cannot be resolved remains unchanged.
 func (c *conversion) variables() {
 	for i := range c.job.Roles {
 		role := &c.job.Roles[i]
@@ -134,8 +134,9 @@ type vocabulary struct {
 type badReference struct{ ref, detail string }
 
 // compile resolves the variables of a text. It returns the parts between which the rank is inserted; a text that is the
-// same for every rank has one part. It finds references exactly as Kubernetes does, so that both agree on which
-// references are escaped.
+// same for every rank has one part. bad lists the references that cannot be resolved, up to a bound; if there are any,
+// parts is meaningless. compile finds references exactly as Kubernetes does, so that both agree on which references are
+// escaped.
 func (v vocabulary) compile(text string) (parts []string, bad []badReference) {
 	var part strings.Builder
 	done := 0 // text[:done] is in parts and part

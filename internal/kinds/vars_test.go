@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// trainJob returns a job with 3 workers, 2 parameter servers and a service with port http.
+// trainJob returns a job with 3 workers, 2 parameter servers, a role "port" with one replica, a role "idle" without
+// replicas, and a service with the port http and one without a name.
 func trainJob() *engine.Job {
 	return &engine.Job{
 		Name:    "train",
@@ -117,7 +118,8 @@ func TestTextsWithoutVariablesCostNothingPerReplica(t *testing.T) {
 	}
 }
 
-// FuzzSubstitute compares the expander with a simple substitution that follows the definition character by character.
+// FuzzSubstitute compares compile with a simple substitution that follows the definition character by character. It
+// also verifies that each bad reference quotes the text and has a message.
 func FuzzSubstitute(f *testing.F) {
 	for _, s := range []string{"$(rank)", "$$(rank)", "$$$(type)", "$(replicas[ps])", "$(service.worker[0].host):$(service.port[http])",
 		"a$(b$(rank)c", "$(service.worker[$(rank)].host)", "$", "$$", "$(", "\x00$(rank)\xff"} {

@@ -63,8 +63,8 @@ func (v vocabulary) names() []string {
 	return names
 }
 
-// suspects returns the parts of a text that resemble a variable, and the variables in places where variables are not
-// replaced.
+// suspects returns a warning for each part of a text that resembles a variable, and for each variable in a place where
+// variables are not replaced. Names of environment variables of c are no suspects.
 func (v vocabulary) suspects(text string, known []string, c *corev1.Container) (all []string) {
 	for i := 0; i+1 < len(text); {
 		switch {

@@ -18,7 +18,7 @@ type Warning struct {
 // String returns the warning as admission shows it.
 func (w Warning) String() string { return w.Field + ": " + w.Message }
 
-// Warnings returns the warnings about an object. job is the converted object.
+// Warnings returns the warnings about an object, which must be valid. job is the converted object.
 func (k Kind) Warnings(o Object, job *engine.Job) []Warning {
 	var w warnings
 	if k.warn != nil {

@@ -89,8 +89,8 @@ func TestConfigureKeepsItsChoices(t *testing.T) {
 	}
 }
 
-// TestPortsOfRunningClusterStayReserved verifies that no other cluster chooses the port of a component that is not
-// listening at the moment.
+// TestPortsOfRunningClusterStayReserved verifies that no other cluster chooses or keeps the port of a component that is
+// not listening at the moment, and that the ports are free after the cluster has ended.
 func TestPortsOfRunningClusterStayReserved(t *testing.T) {
 	ports := map[string]int{}
 	if err := choosePorts(ports); err != nil {

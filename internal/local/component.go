@@ -28,13 +28,13 @@ type Component struct {
 	Usable func(context.Context) error
 	// Cause returns an error if the component cannot serve until a person acts. The error says why. Cause may be nil.
 	Cause func() error
-	// Drain ends everything that the program runs. The supervisor calls it before it stops a program that was ready
-	// once. Drain may be nil.
+	// Drain lets everything that the program runs terminate. When the supervisor ends, it calls Drain before it stops a
+	// program that was ready once. Supervisor.Stop does not call Drain. Drain may be nil.
 	Drain func(context.Context)
 }
 
 // validateComponents returns an error if a component is listed twice, depends on one that does not come before it, or
-// is neither a program nor a step.
+// is not exactly one of a program and a step.
 func validateComponents(components []Component) error {
 	seen := map[string]bool{}
 	for _, c := range components {

@@ -129,7 +129,8 @@ func controllerManagerArgs(d Dir, c *Config) []string {
 	}, clientLimits()...)
 }
 
-// schedulerNeeds returns the scheduler's Needs. It includes CRDs, because the scheduler watches their resources.
+// schedulerNeeds returns the scheduler's Needs. It includes CRDs if the cluster has them, because the scheduler then
+// watches their resources.
 func schedulerNeeds(c *Config) []string {
 	if c.has(CRDs) {
 		return []string{APIServer, CRDs}
@@ -172,8 +173,8 @@ func dnsArgs(d Dir, c *Config) []string {
 	return args
 }
 
-// kubeletNeeds returns the kubelet's Needs. It includes LostPods, because otherwise the kubelet would report the lost
-// pods' containers before that step fails the pods.
+// kubeletNeeds returns the kubelet's Needs. It includes LostPods if the cluster has this step, because otherwise the
+// kubelet would report the lost pods' containers before that step fails the pods.
 func kubeletNeeds(c *Config) []string {
 	if slices.Contains(c.Components, LostPods) {
 		return []string{LostPods}
@@ -181,8 +182,8 @@ func kubeletNeeds(c *Config) []string {
 	return nil
 }
 
-// operatorNeeds returns the operator's Needs. It includes Webhook, because otherwise the operator would retry with a
-// delay until the webhook's configuration exists.
+// operatorNeeds returns the operator's Needs. It includes Webhook if the cluster has this step, because otherwise the
+// operator would retry with a delay until the webhook's configuration exists.
 func operatorNeeds(c *Config) []string {
 	if slices.Contains(c.Components, Webhook) {
 		return []string{CRDs, Webhook}

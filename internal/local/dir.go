@@ -130,11 +130,11 @@ func (d Dir) create() error {
 	return nil
 }
 
-// errLocked means that the directory's machine process is alive.
+// errLocked means that the directory's lock is held: by the machine process or, for a short time, by another command.
 var errLocked = errors.New("the cluster is already running")
 
-// lock takes the directory's lock and returns errLocked if another process has it. The lock is held until the returned
-// file is closed or the process ends.
+// lock takes the directory's lock, and returns errLocked if the lock is already held. The lock is held until the
+// returned file is closed or the process ends.
 func (d Dir) lock() (*os.File, error) {
 	f, err := os.OpenFile(d.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -150,7 +150,8 @@ func (d Dir) lock() (*os.File, error) {
 	return f, nil
 }
 
-// Running reports whether the directory's machine process is alive.
+// Running reports whether the directory's lock is held, as it is while the machine process is alive. To find out, it
+// takes the lock for a moment.
 func (d Dir) Running() bool {
 	if _, err := os.Stat(d.lockFile()); err != nil {
 		return false

@@ -82,7 +82,7 @@ func stopMachine(ctx context.Context, d Dir, grace time.Duration, report func(Sh
 	}
 }
 
-// machinePID returns the process ID that the holder of the lock wrote into the lock file, or 0.
+// machinePID returns the process ID that the last machine process wrote into the lock file, or 0 if there is none.
 func (d Dir) machinePID() int {
 	data, err := os.ReadFile(d.lockFile())
 	if err != nil {

@@ -110,8 +110,8 @@ func (m *Machine) run(ctx context.Context, c *Config) error {
 	return m.serve(supervised, c, supervisor, shutdown)
 }
 
-// serve runs the supervisor until ctx ends. As long as the supervisor runs, serve also serves the control socket and
-// logind.
+// serve runs the supervisor until ctx ends. As long as the supervisor runs, serve also serves the control socket and,
+// if the cluster has a node, logind. If one of these servers fails, serve shuts the cluster down and returns the error.
 func (m *Machine) serve(ctx context.Context, c *Config, supervisor *Supervisor, shutdown *shutdown) error {
 	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -85,9 +85,9 @@ var kubeletSysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// coverKubeletPaths mounts private directories over the paths of the machine that the kubelet writes to, in this
-// process's mount namespace. Mounts of the machine still propagate into the namespace. Mounts in the namespace do not
-// propagate out, except volumes for containerd (shareVolumes).
+// coverKubeletPaths mounts private directories and files over the paths of the machine that the kubelet writes to, in
+// this process's mount namespace. Mounts of the machine still propagate into the namespace. Mounts in the namespace do
+// not propagate out, except volumes for containerd (shareVolumes).
 func coverKubeletPaths(d Dir, c *Config) error {
 	volumes := -1
 	if c.Runtime == RuntimeContainerd {
@@ -120,8 +120,8 @@ func coverKubeletPaths(d Dir, c *Config) error {
 	return coverSysctls(d)
 }
 
-// shareVolumes makes the kubelet's directory a shared mount. containerd runs in the machine's mount namespace and must
-// see the volumes that the kubelet mounts in its own.
+// shareVolumes unmounts everything below the cluster's directory and makes the kubelet's directory a shared mount.
+// containerd runs in the machine's mount namespace and must see the volumes that the kubelet mounts in its own.
 func shareVolumes(d Dir) error {
 	if err := unmountBelow(string(d)); err != nil {
 		return err

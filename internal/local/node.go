@@ -115,9 +115,9 @@ func kubeletEnv(d Dir) []string {
 // maxGrace is the longest grace period that the kubelet gives a pod during a shutdown.
 const maxGrace = 24 * time.Hour
 
-// writeKubeletConfig writes the kubelet's configuration file. The kubelet does not change the firewall. It does not
-// manage cgroups either, so pods have no resource limits. It does not evict pods when the disk is full, because the
-// disk belongs to the user.
+// writeKubeletConfig writes the kubelet's configuration file and the pods' resolv.conf. The kubelet does not change the
+// firewall. It does not manage cgroups either, so it enforces no resource limits. It does not evict pods when the disk
+// is full, because the disk belongs to the user.
 func writeKubeletConfig(d Dir, c *Config) error {
 	endpoint := d.runtimeSocket()
 	if c.Runtime == RuntimeContainerd {

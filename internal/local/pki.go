@@ -15,8 +15,8 @@ const (
 // NodeName is the name of the only node.
 const NodeName = "local"
 
-// makeCredentials creates the cluster's certificates and keys that are missing or expire soon, and writes its
-// kubeconfigs.
+// makeCredentials creates the cluster's certificates and keys that are missing, no longer usable or about to expire,
+// and writes its kubeconfigs.
 func makeCredentials(d Dir, c *Config) error {
 	ca, err := ensureAuthority(d)
 	if err != nil {

@@ -51,8 +51,8 @@ func dnsReady(c *Config) func(context.Context) error {
 	}
 }
 
-// etcdReady returns a check of etcd's health through its socket. It uses the health endpoint, because the readiness
-// endpoint does not report that etcd no longer accepts writes.
+// etcdReady returns a check of the free disk space and of etcd's health through its socket. The check uses the health
+// endpoint, because the readiness endpoint does not report that etcd no longer accepts writes.
 func etcdReady(d Dir) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

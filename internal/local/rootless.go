@@ -44,7 +44,8 @@ func (c *Config) forwarded() []string {
 func (d Dir) dnsSocket() string { return d.join("dns.sock") }
 
 // runInUserNamespace runs this program again with the same arguments in new user, mount and network namespaces, and
-// returns its exit code. The new process dies with this one.
+// returns its exit code. Until the new process exits, this one listens on the forwarded ports, answers DNS questions at
+// dnsSocket, and passes on SIGTERM and SIGINT. The new process dies with this one.
 func runInUserNamespace(d Dir, c *Config, lock *os.File) (code int, err error) {
 	inherited := []*os.File{lockFD - 3: lock}
 	for _, owner := range c.forwarded() {

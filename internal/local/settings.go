@@ -12,7 +12,7 @@ import (
 
 // OperatorSettings returns the content of a configuration file of the operator. Each text is a YAML object with fields
 // of the file, without apiVersion and kind. If several texts set a field, objects are merged, and any other value of a
-// later text replaces the earlier one. OperatorSettings fails if a text is not valid YAML.
+// later text replaces the earlier one. OperatorSettings fails if a text is not valid YAML or not an object.
 func OperatorSettings(texts ...string) ([]byte, error) {
 	return settings(configv1alpha1.OperatorConfigurationKind, texts)
 }

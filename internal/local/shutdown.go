@@ -29,9 +29,10 @@ const (
 
 // ShutdownStatus is the progress of a shutdown of the cluster.
 type ShutdownStatus struct {
-	// Pods is the number of pods that have not terminated.
+	// Pods is the number of pods that had not terminated when they were last listed; 0 before the first listing.
 	Pods int `json:"pods"`
-	// Deadline is the time at which the remaining pods are killed.
+	// Deadline is the time at which the remaining pods are killed. It is an estimate until the pods' grace period
+	// starts.
 	Deadline time.Time `json:"deadline"`
 }
 
@@ -43,7 +44,7 @@ type shutdown struct {
 
 	mu         sync.Mutex
 	graceStart time.Time     // start of the pods' grace period, an estimate until drain begins; zero before a request
-	grace      time.Duration // shortest grace period requested so far
+	grace      time.Duration // of the first request; shorter after a later request that moved the deadline forward
 	status     ShutdownStatus
 }
 
@@ -83,8 +84,8 @@ func (s *shutdown) currentStatus() *ShutdownStatus {
 }
 
 // drain returns the kubelet's Component.Drain. That function announces the shutdown to the kubelet, which then
-// terminates the pods. It returns when the API server has recorded how they terminated or when their time is up;
-// without a grace period, it returns immediately.
+// terminates the pods. It returns when the API server has recorded how they terminated or when their time is up.
+// Without a grace period, it announces nothing and returns immediately.
 func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	return func(ctx context.Context) {
 		if !s.startGracePeriod() {
@@ -100,8 +101,9 @@ func (s *shutdown) drain(a *apiClient) func(context.Context) {
 	}
 }
 
-// drained records the number of remaining pods and reports whether the shutdown can continue. If the API server could
-// not list the pods, the kubelet's inhibitor lock shows whether pods remain.
+// drained reports whether the shutdown can continue: no pods remain, or their time is up. It records the number of
+// remaining pods. If the API server could not list the pods, the kubelet's inhibitor lock shows whether pods remain,
+// and drained records nothing.
 func (s *shutdown) drained(remaining []corev1.Pod, listErr error, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,8 +61,8 @@ func TestShutdownIsShortenedAndNeverProlonged(t *testing.T) {
 	}
 }
 
-// TestShutdownGivesPodsAllTheirTime verifies that the components that stop before the pods do not use up any of their
-// grace period.
+// TestShutdownGivesPodsAllTheirTime verifies that the components that stop before the pods do not use up any of the
+// pods' grace period.
 func TestShutdownGivesPodsAllTheirTime(t *testing.T) {
 	s := &shutdown{endSupervision: func() {}, logind: logind.NewServer()}
 	s.request(time.Minute)

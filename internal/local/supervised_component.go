@@ -26,7 +26,7 @@ type supervisedComponent struct {
 	messageIsCause bool          // status.Message is the text of Cause
 }
 
-// setState records the state and its message.
+// setState records the state, when it began, and its message. It clears Blocked.
 func (c *supervisedComponent) setState(state State, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *supervisedComponent) startProcess(cmd *exec.Cmd) error {
 	return nil
 }
 
-// recordEnd records that the program has exited.
+// recordEnd records that the program has exited, and wakes stop and kill.
 func (c *supervisedComponent) recordEnd() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *supervisedComponent) recordCrash(err error) {
 	c.status.Restarts++
 }
 
-// recordFailure records why the component does not serve: its cause if there is one, and otherwise err.
+// recordFailure records the state and why the component does not serve: its cause if there is one, and otherwise err.
 func (c *supervisedComponent) recordFailure(state State, err error) {
 	cause := c.cause()
 	c.mu.Lock()
@@ -115,7 +115,8 @@ func failureMessage(err, cause error) (message string, blocked bool) {
 	return err.Error(), errors.As(err, new(*blockedError))
 }
 
-// awaitReady checks the component until it is ready or ctx ends. ctx lives as long as the component's program.
+// awaitReady checks the component until it is ready or ctx ends, and records each result. ctx lives as long as the
+// component's program.
 func (c *supervisedComponent) awaitReady(ctx context.Context) {
 	for {
 		err := checkOnce(ctx, c.Ready)
@@ -143,8 +144,8 @@ func checkOnce(ctx context.Context, check func(context.Context) error) error {
 	return check(ctx)
 }
 
-// awaitDependency waits until the channel closed is closed. The channel belongs to the component called name.
-// awaitDependency returns false if ctx ends first.
+// awaitDependency sets the state Waiting and waits until the channel closed is closed. The channel belongs to the
+// component called name. awaitDependency reports false if ctx ends first.
 func (c *supervisedComponent) awaitDependency(ctx context.Context, name string, closed <-chan struct{}) bool {
 	c.setState(StateWaiting, "for "+name)
 	select {
@@ -203,7 +204,8 @@ func (c *supervisedComponent) isWanted() bool {
 	return c.wanted
 }
 
-// awaitWanted waits until the component should run. It reports false if ctx ends first.
+// awaitWanted waits until the component should run. Until then, the state is Stopped. It reports false if ctx has
+// ended.
 func (c *supervisedComponent) awaitWanted(ctx context.Context) bool {
 	for !c.isWanted() {
 		c.setState(StateStopped, "")
@@ -234,7 +236,8 @@ func (c *supervisedComponent) awaitRestart(ctx context.Context, d time.Duration)
 	}
 }
 
-// stop terminates the program with SIGTERM, or with SIGKILL after stopGrace. It returns when the program has exited.
+// stop keeps the component from starting again. If its program runs, stop terminates it with SIGTERM, or with SIGKILL
+// after stopGrace, and returns when it has exited. stop does not interrupt a step.
 func (c *supervisedComponent) stop() {
 	c.setWanted(false)
 	c.mu.Lock()
@@ -252,8 +255,8 @@ func (c *supervisedComponent) stop() {
 	}
 }
 
-// kill kills the program with SIGKILL. It returns when the program has exited, so that a caller does not see the old
-// program as ready.
+// kill kills the program, if it runs, with SIGKILL. It returns when the program has exited, so that a caller does not
+// see the old program as ready.
 func (c *supervisedComponent) kill() {
 	c.mu.Lock()
 	process, ended := c.process, c.ended

@@ -23,9 +23,9 @@ const (
 	steadyAfter = 10 * time.Second
 	// stopGrace is how long a program may take to exit after SIGTERM.
 	stopGrace = 3 * time.Second
-	// causeInterval is how often a Cause that delays a restart is checked again.
+	// causeInterval is how often the Cause of a failure is checked again during the delay before a restart.
 	causeInterval = 500 * time.Millisecond
-	// readyInterval is how often a component that is not ready is checked.
+	// readyInterval is the pause between two checks of a component or cluster that is starting or stopping.
 	readyInterval = 20 * time.Millisecond
 	// probeTimeout is how long a ready component may take to answer a probe.
 	probeTimeout = 2 * time.Second
@@ -45,16 +45,16 @@ const (
 	StateReady    State = "Ready"    // serves, or its step has succeeded
 	StateNotReady State = "NotReady" // was ready, and does not serve now
 	StateCrashed  State = "Crashed"  // exited or failed; starts again after a delay
-	StateStopped  State = "Stopped"  // stopped by a client
+	StateStopped  State = "Stopped"  // stopped by a client or by the end of the supervisor
 )
 
 // ComponentStatus is the supervisor's view of a component.
 type ComponentStatus struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
-	PID      int       `json:"pid,omitempty"`
-	Since    time.Time `json:"since"` // time at which the component entered the state
-	Restarts int       `json:"restarts"`
+	PID      int       `json:"pid,omitempty"` // 0 unless the program runs
+	Since    time.Time `json:"since"`         // time at which the component entered the state
+	Restarts int       `json:"restarts"`      // how often the step failed or the program ended without a Stop
 	// Message says why the component is not ready: for example what it waits for, or how it exited.
 	Message string `json:"message,omitempty"`
 	// Blocked is true if the component will not serve until a person does what the message says.
@@ -135,7 +135,7 @@ func (s *Supervisor) Status() []ComponentStatus {
 }
 
 // Probe checks every ready component again and returns the status of all components. It detects components that are
-// frozen or unreachable, and takes at most probeTimeout.
+// frozen or unreachable, and takes at most probeTimeout. It does not change what Status returns.
 func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -157,8 +157,9 @@ func (s *Supervisor) Probe(ctx context.Context) []ComponentStatus {
 	return list
 }
 
-// reportMissingDependencies replaces the message of each component that is no longer ready by the name of its first
-// dependency that is not ready, if there is one.
+// reportMissingDependencies explains components that are no longer ready by their dependencies. If a dependency of such
+// a component is not ready, it replaces the component's message by the name of the first such dependency and clears
+// Blocked.
 func (s *Supervisor) reportMissingDependencies(list []ComponentStatus) {
 	for i, c := range s.components {
 		for j := range i {
@@ -171,7 +172,8 @@ func (s *Supervisor) reportMissingDependencies(list []ComponentStatus) {
 	}
 }
 
-// Stop stops a component and keeps it stopped until Start. It returns when the program has ended.
+// Stop stops a component's program and keeps it stopped until Start. It returns when the program has exited. It does
+// not call Drain.
 func (s *Supervisor) Stop(name string) error {
 	return s.withComponent(name, (*supervisedComponent).stop)
 }
@@ -300,7 +302,8 @@ func (s *Supervisor) startProgram(ctx context.Context, c *supervisedComponent, c
 	}
 }
 
-// command returns the component's command with its log open. It rotates the log if it has grown too large.
+// command returns the component's command with its log open as output; the caller must close the log. command first
+// rotates a log that is larger than maxLogSize.
 func (s *Supervisor) command(c *supervisedComponent) (*exec.Cmd, error) {
 	path := s.logFile(c.Name)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogSize {

@@ -341,7 +341,7 @@ func TestSupervisorReportsTheCause(t *testing.T) {
 }
 
 // TestSupervisorRemovesAnObsoleteCause verifies that the status omits a cause that no longer exists, and that the
-// component restarts without waiting for the whole delay.
+// component then restarts.
 func TestSupervisorRemovesAnObsoleteCause(t *testing.T) {
 	w := newTestSupervisor(t)
 	var full atomic.Bool

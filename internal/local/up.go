@@ -16,9 +16,9 @@ import (
 const upTimeout = 5 * time.Minute
 
 // Up starts the cluster in the background, unless it already runs, and returns when every component is ready. started
-// reports whether this call has started the cluster. Up calls report with each component that becomes ready. If ctx
-// ends first, Up returns an error and the start continues in the background. Up fails if the machine cannot run pods,
-// if the cluster runs with other options, or if a component does not become ready.
+// reports whether this call has started the cluster. Up calls report once for each component that is or becomes ready.
+// If ctx ends first, Up returns an error and the start continues in the background. Up fails if the machine cannot run
+// pods, if the cluster runs with other options, or if a component does not become ready.
 func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (started bool, err error) {
 	o.complete()
 	if err := o.validate(); err != nil {
@@ -57,8 +57,8 @@ func Up(ctx context.Context, d Dir, o Options, report func(ComponentStatus)) (st
 // until the kernel has cleaned up the process, which takes a while on a busy machine.
 var errGone = errors.New("the cluster has ended")
 
-// awaitDown waits while the cluster is shutting down. It reports whether the cluster was shutting down and its machine
-// process no longer answers.
+// awaitDown waits while the cluster is shutting down. It reports whether it has waited for a shutdown, and false if ctx
+// ends first.
 func awaitDown(ctx context.Context, d Dir) bool {
 	waited := false
 	for {
@@ -94,8 +94,8 @@ func prepare(ctx context.Context, d Dir, o Options) error {
 	return err
 }
 
-// startMachine starts the machine process in a new session. The returned channel receives the process's exit error when
-// it exits.
+// startMachine starts the machine process in a new session. The returned channel receives the process's exit error,
+// which is nil for exit code 0, when it exits.
 func startMachine(d Dir) (<-chan error, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -122,9 +122,9 @@ func startMachine(d Dir) (<-chan error, error) {
 	return ended, nil
 }
 
-// awaitReady waits until every component is ready. It fails if the machine process exits, unless another process,
-// started at the same time, has taken the lock. ended is nil if another command has started the machine process;
-// awaitReady then returns errGone if that process exits.
+// awaitReady waits until every component is ready. It fails if a component is blocked, after upTimeout, and if the
+// machine process exits, unless another process, started at the same time, has taken the lock. ended is nil if another
+// command has started the machine process; awaitReady then returns errGone if that process exits.
 func awaitReady(ctx context.Context, d Dir, ended <-chan error, report func(ComponentStatus)) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
@@ -194,7 +194,7 @@ func blockedComponent(d Dir, status *Status) error {
 }
 
 // machineExitError returns why the machine process exited: the error that it recorded, or otherwise its exit status and
-// the end of its log.
+// the end of its log. If exitErr is nil, another command stopped the machine process.
 func machineExitError(d Dir, exitErr error) error {
 	if recorded, err := os.ReadFile(d.exitErrorFile()); err == nil {
 		return fmt.Errorf("starting cluster %s: %s", d.Name(), recorded)
@@ -206,7 +206,8 @@ func machineExitError(d Dir, exitErr error) error {
 }
 
 // notReadyError returns the error for a ctx that ended before the cluster was ready. After a timeout, the error
-// contains the components that are not ready and the ends of their logs.
+// contains the components that are not ready and the ends of their logs and, if the machine process does not answer,
+// the end of its log.
 func notReadyError(ctx context.Context, d Dir, status *Status, statusErr error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("interrupted; the cluster continues to start: see `t9k local status%s`", d.NameFlag())

@@ -44,7 +44,8 @@ func (r *Result) checkBuiltIn() {
 	}
 }
 
-// unknownField reports a decoder's error about an unknown field, at the path of the field.
+// unknownField reports a strict decoder's error: at the path of the field if a field is unknown, otherwise without a
+// path.
 func (r *Result) unknownField(err error) {
 	if path, ok := strings.CutPrefix(err.Error(), `unknown field "`); ok {
 		r.report(strings.TrimSuffix(path, `"`), "unknown field")
@@ -132,8 +133,8 @@ func wanted(goType string) string {
 // quantityMaps are the fields in Kubernetes' objects whose values are quantities.
 var quantityMaps = []string{"requests", "limits", "capacity", "hard", "overhead", "max", "min", "default", "defaultRequest"}
 
-// wrongQuantities reports values that must be quantities and are not, and removes them. It returns whether it has found
-// any.
+// wrongQuantities reports strings inside value that must be quantities and are not, and removes them. path is the path
+// of value. It returns whether it has found any.
 func (r *Result) wrongQuantities(u *unstructured.Unstructured, path string, value any) (found bool) {
 	switch v := value.(type) {
 	case []any:

@@ -18,14 +18,15 @@ type Opener func(file string) (r io.ReadCloser, name string, err error)
 // ErrNoFile means that no manifest was named.
 var ErrNoFile = errors.New("name a manifest: -f FILE")
 
-// Checked is the result of checking the objects in some files. Errors are in the order of the files and documents.
+// Checked is the result of checking the objects in some files. Errors contains the errors of Results and those of
+// documents that cannot be parsed, in the order of the files and, within a file, of the lines.
 type Checked struct {
 	Results []Result
 	Errors  []Diagnostic
 }
 
 // Expand replaces each directory in a list of manifests with the manifests in it, sorted by name: the files that end
-// with .yaml, .yml or .json. It does not look into subdirectories.
+// with .yaml, .yml or .json. It does not look into subdirectories. A directory without such files is an error.
 func Expand(names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {
@@ -91,7 +92,8 @@ func (c *Checker) CheckFiles(ctx context.Context, open Opener, files []string) (
 	return all, nil
 }
 
-// CheckDocs checks the documents of one file. diags are the errors that were found when the file was read.
+// CheckDocs checks the documents of one file. diags are the errors that were found when the file was read. The result
+// contains them too, and its errors are sorted by line.
 func (c *Checker) CheckDocs(ctx context.Context, docs []Doc, diags []Diagnostic) (*Checked, error) {
 	all := &Checked{Errors: diags}
 	for _, d := range docs {

@@ -113,7 +113,7 @@ func follows(e *field.Error, left string) bool {
 }
 
 // merge joins the errors of the schema and of the code. If both report a field, the code's message is used, because it
-// is clearer.
+// is clearer. Repeated errors of the code, and those that may follow from errors of the schema, are left out.
 func merge(schema, code field.ErrorList) field.ErrorList {
 	var all field.ErrorList
 	for _, e := range schema {
@@ -143,7 +143,7 @@ func merge(schema, code field.ErrorList) field.ErrorList {
 
 var keyInBrackets = regexp.MustCompile(`\[([^\]]*[^\]\d][^\]]*)\]`)
 
-// plain returns a path in a canonical form: with .KEY instead of [KEY].
+// plain returns a path in a canonical form: with .KEY instead of [KEY]. Indices of lists stay in brackets.
 func plain(path string) string { return keyInBrackets.ReplaceAllString(path, ".$1") }
 
 // within reports whether a path is equal to another one or lies inside it.

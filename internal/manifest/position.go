@@ -32,7 +32,7 @@ func newPositions(p part) *positions {
 	return at
 }
 
-// depth returns the depth to which lists and mappings are nested, at most limit.
+// depth returns the number of levels of a document, at most limit. Each list, mapping and scalar is one level.
 func depth(n *yamlnode.Node, limit int) int {
 	if n == nil || limit == 0 {
 		return 0

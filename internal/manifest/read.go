@@ -47,7 +47,8 @@ func (d Doc) WithObject(object *unstructured.Unstructured) Doc {
 	return Doc{File: d.File, Line: d.Line, Object: object}
 }
 
-// At returns an error at the path of a field of the document.
+// At returns an error or a warning about a field of the object. path is the path of the field in the object; the result
+// has its path in the document, and the line of the field or of its nearest existing parent.
 func (d Doc) At(path, message string) Diagnostic {
 	full := path
 	if d.Path != nil {
@@ -64,7 +65,7 @@ func (d Doc) At(path, message string) Diagnostic {
 type Diagnostic struct {
 	File string
 	Line int
-	// Path is the path of the field; empty if the error does not belong to a field.
+	// Path is the path of the field in its document; empty if the error does not belong to a field.
 	Path    string
 	Message string
 }
@@ -78,7 +79,9 @@ func (f Diagnostic) String() string {
 }
 
 // Read splits a manifest into its objects. The manifest is YAML or JSON with any number of documents; items of lists
-// count as objects. It returns a Diagnostic for text that cannot be parsed. The error is a read error.
+// count as objects. It returns a Diagnostic for each document or item that cannot be parsed, is too large, or is not an
+// object with apiVersion and kind. The error means that the manifest cannot be read, is too large or has too many
+// documents.
 func Read(file string, r io.Reader) ([]Doc, []Diagnostic, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -153,7 +156,7 @@ func (p part) lastLine() int {
 	return p.line + 1 + bytes.Count(bytes.TrimSuffix(p.text, []byte("\n")), []byte("\n"))
 }
 
-// split splits a stream into documents: consecutive JSON values, or YAML between lines of "---".
+// split splits a stream into documents: consecutive JSON objects, or YAML between lines that begin with "---".
 func split(data []byte) []part {
 	if parts := splitJSON(data); parts != nil {
 		return parts

@@ -72,7 +72,8 @@ func loadDefinition(of schema.GroupVersionResource) (*definition, error) {
 // problem is an error at a path.
 type problem struct{ path, message string }
 
-// decode removes the fields that the schema does not know, returns them as problems, and sets the schema's defaults.
+// decode removes the fields that the schema does not know and the values of a wrong type in the metadata, returns both
+// as problems, and sets the schema's defaults.
 func (s *definition) decode(u *unstructured.Unstructured) []problem {
 	meta, unknown, problems := readMeta(u)
 	for _, path := range unknown {
@@ -102,8 +103,9 @@ func (s *definition) decode(u *unstructured.Unstructured) []problem {
 	return problems
 }
 
-// readMeta decodes the metadata of an object. It returns the unknown fields and the values of a wrong type. A decoder
-// stops at the first value of a wrong type. readMeta therefore removes that value and decodes the rest again.
+// readMeta decodes the metadata of an object. It returns the paths of unknown fields, and the values of a wrong type as
+// problems. A decoder stops at the first value of a wrong type. readMeta therefore removes that value and decodes the
+// rest again.
 func readMeta(u *unstructured.Unstructured) (meta *metav1.ObjectMeta, unknown []string, problems []problem) {
 	for range maxWrongValues {
 		meta, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
@@ -226,8 +228,8 @@ func hidesRules(err *field.Error) bool {
 	return false
 }
 
-// longest is the largest length in bytes of a value that an error quotes. Longer texts are cut, and other longer values
-// are left out.
+// longest is the largest length in bytes of a value that an error quotes. Longer texts are cut, except those that hold
+// a JSON object, and other longer values are left out.
 const longest = 80
 
 // quantityPattern is a part of the schema's pattern of quantities. describe replaces a message that contains it by

@@ -9,7 +9,8 @@ import (
 	tensorboard "tensorstack.dev/batch/api/tensorboard/v1beta1"
 )
 
-// Board returns the state of the TensorBoard that a job specifies; nil if it specifies none.
+// Board returns the state of the TensorBoard that a job specifies; nil if it specifies none. A TensorBoard that does
+// not exist yet is starting.
 func Board(j *Job) *batch.DependentStatus {
 	if j.Kind.Training == nil {
 		return nil
@@ -21,7 +22,7 @@ func Board(j *Job) *batch.DependentStatus {
 	return status.TensorBoard
 }
 
-// BoardText returns the state of the TensorBoard of the job called name, as text.
+// BoardText returns b, the state of the TensorBoard of the job called name, as text. b must not be nil.
 func BoardText(name string, b *batch.DependentStatus) string {
 	if b.Ready {
 		return fmt.Sprintf("ready: \"t9k tensorboard %s\" shows it", name)

@@ -55,7 +55,8 @@ func (j *Job) Normal() (*engine.Job, error) {
 	return j.Kind.Convert(j.Object), nil
 }
 
-// Queue returns the queue of the t9k-scheduler that the job names; empty if the job names none.
+// Queue returns the queue of the t9k-scheduler that the job names; empty if the job names none or cannot be
+// interpreted.
 func (j *Job) Queue() string {
 	if g := j.Kind.Convert(j.Object).Gang; g != nil {
 		return g.Queue

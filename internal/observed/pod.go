@@ -35,10 +35,11 @@ func Disruption(p *corev1.Pod) *corev1.PodCondition {
 	return &p.Status.Conditions[i]
 }
 
-// Stopped reports whether a pod has ended because it was deleted, for example by a pause of its job, and not by itself.
-// It returns false for a pod with a grace period of 0, which may have ended before its deletion: the grace period is 0
-// if the pod had already ended when it was deleted, and once the kubelet has confirmed the end. Times have a resolution
-// of one second. An end within the same second as the deletion counts as caused by the deletion.
+// Stopped reports whether a pod was ended by its deletion, for example because of a pause of its job, and not by
+// itself: a container that counts for the end of the replica ended after the request to delete the pod. It returns
+// false for a pod with a grace period of 0, which may have ended before its deletion: the grace period is 0 if the pod
+// had already ended when it was deleted, and once the kubelet has confirmed the end. Times have a resolution of one
+// second. An end within the same second as the deletion counts as caused by the deletion.
 func Stopped(p *corev1.Pod) bool {
 	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0 {
 		return false

@@ -13,7 +13,8 @@ import (
 )
 
 // Rendered yields the objects that the operator creates when a job starts for the first time, in this order: PodGroup,
-// Service and pods. It yields at most perRole pods of each role; 0 means all.
+// Service and pods. It yields at most perRole pods of each role; 0 means all. An object that cannot be converted comes
+// with an error, and the loop may continue.
 func Rendered(n *engine.Job, now time.Time, perRole int) iter.Seq2[*unstructured.Unstructured, error] {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		plan := engine.Next(n, engine.Seen{Now: now}, engine.Config{})

@@ -9,8 +9,8 @@ import (
 )
 
 // Requests returns the requests of a pod as a scheduler computes them: for each resource, the sum over the containers
-// or, if that is larger, the largest init container, including sidecars and overhead. The spec may lack the defaults
-// that the API server sets.
+// or, if that is larger, the largest init container, including sidecars and overhead. Pod-level requests take
+// precedence. The spec may lack the defaults that the API server sets.
 func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: spec.Overhead}}
 	for _, c := range spec.InitContainers {

@@ -31,7 +31,7 @@ func Finished(s *batch.JobStatus) (finished, succeeded bool) {
 }
 
 // Explain returns, in one line, why a job is in its phase. It returns an empty string if the job has no conditions yet,
-// and if the job is neither finished nor paused and all its replicas run or have ended.
+// and if the job is neither finished, paused nor in debug mode and all its replicas run or have ended.
 func Explain(s *batch.JobStatus) string {
 	finished, succeeded := Finished(s)
 	switch {
@@ -56,7 +56,8 @@ func message(c batch.JobCondition) string {
 	return OneLine(c.Message)
 }
 
-// OneLine joins the lines of a message by spaces, so that the message cannot break a table or a screen that is redrawn.
+// OneLine replaces all white space between the words of a message by single spaces, so that the message cannot break a
+// table or a screen that is redrawn.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // Total returns the number of replicas of a job: the sum over all phases.

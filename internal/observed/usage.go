@@ -20,8 +20,9 @@ type Demand struct {
 	User string
 }
 
-// Demands returns the demands of those pods that are bound to a node and have not finished. The queue and the user of a
-// pod are those of its group, if groups contains the group.
+// Demands returns the demands of those pods that are bound to a node and have not finished. The queue of a pod is that
+// of its group if groups contains the group, and otherwise the one that the pod names. The user is the one that the
+// group records, or else the one that the pod records.
 func Demands(pods []*corev1.Pod, groups []*scheduling.PodGroup) []Demand {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for _, g := range groups {

@@ -34,7 +34,8 @@ const (
 )
 
 // Waiters returns the waiters of a queue, in the order in which the scheduler is likely to try them. pods are the pods
-// without a node. A pod with a group waits in the group's queue.
+// without a node. A pod with a group waits in the group's queue. Pods that are being deleted, and pods of groups that
+// groups does not contain, are left out.
 func Waiters(queue string, groups []*scheduling.PodGroup, pods []*corev1.Pod) []Waiter {
 	byName := make(map[string]*scheduling.PodGroup, len(groups))
 	for _, g := range groups {
@@ -84,7 +85,7 @@ func waiterOf(g *scheduling.PodGroup, pods []*corev1.Pod) Waiter {
 	return w
 }
 
-// whyPod returns the scheduler's message about a waiting pod.
+// whyPod returns the scheduler's message about a waiting pod; empty if there is none.
 func whyPod(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
@@ -107,8 +108,8 @@ func Scheduled(g *scheduling.PodGroup) scheduling.PodGroupCondition {
 // maxNamed is the largest number of waiters or of replicas that a text names.
 const maxNamed = 3
 
-// Place returns as text the position of a group among the waiters, and the names of the waiters ahead of it; empty if
-// the group does not wait. partial is true if the user may see only some of the waiters.
+// Place returns as text the position of the waiter with the given name, NAMESPACE/NAME, and the names of the first
+// waiters ahead of it; empty if it does not wait. partial is true if the user may see only some of the waiters.
 func Place(name string, waiting []Waiter, partial bool) string {
 	at := slices.IndexFunc(waiting, func(w Waiter) bool { return w.Name == name })
 	if at < 0 {

@@ -23,9 +23,9 @@ type Wait struct {
 	Why string
 }
 
-// Waits returns what a job waits for, beginning with what the whole job waits for. pods are the job's pods, groups are
-// the PodGroups of all jobs, and unplaced are the pods of all jobs that wait for the t9k-scheduler. partial is true if
-// the user may see only some of groups and unplaced.
+// Waits returns what a job waits for, beginning with what the whole job waits for; empty if it waits for nothing. pods
+// are the job's pods, groups are the PodGroups of all jobs, and unplaced are the pods of all jobs that wait for the
+// t9k-scheduler. partial is true if the user may see only some of groups and unplaced.
 func Waits(j *Job, pods []*corev1.Pod, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	s := j.Status()
 	finished, _ := Finished(s)
@@ -55,8 +55,8 @@ func ending(pods []*corev1.Pod) []Wait {
 	return []Wait{{"the job", "the end of its pods", fmt.Sprintf("Pods that are terminating within their grace period: %d.", n)}}
 }
 
-// waitsOfGroup returns what the group of a job waits for: room in its queue, and the waiters ahead of it. It returns
-// nil if the job has no group or the group is scheduled.
+// waitsOfGroup returns what the group of a job waits for: room in its queue and its turn. It adds what the first
+// waiters ahead of it wait for. It returns nil if groups does not contain the job's group or the group is scheduled.
 func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod, partial bool) []Wait {
 	queue := j.Queue()
 	i := slices.IndexFunc(groups, func(g *scheduling.PodGroup) bool { return g.Namespace == j.GetNamespace() && g.Name == j.GetName() })
@@ -78,7 +78,8 @@ func waitsOfGroup(j *Job, groups []*scheduling.PodGroup, unplaced []*corev1.Pod,
 }
 
 // waitsOfReplicas returns what the listed replicas wait for, with one entry for all replicas that wait for the same
-// reason. If withGroup is true, it leaves out replicas that wait for a node, because they wait with their group.
+// thing for the same reason. If withGroup is true, it leaves out replicas that wait for a node, because they wait with
+// their group.
 func waitsOfReplicas(s *batch.JobStatus, pods []*corev1.Pod, withGroup bool) []Wait {
 	present := map[string]*corev1.Pod{}
 	for _, p := range pods {

@@ -309,8 +309,8 @@ func podNamespace() string {
 	return strings.TrimSpace(string(content))
 }
 
-// detectClusterDomain returns the cluster's DNS domain from the resolv.conf of a pod; empty if the search list of the
-// file has none.
+// detectClusterDomain returns the cluster's DNS domain from the resolv.conf of a pod; empty if the file cannot be read
+// or its search list contains no such domain.
 func detectClusterDomain(resolvConf string) string {
 	content, err := os.ReadFile(resolvConf)
 	if err != nil {

@@ -38,7 +38,8 @@ func (o *options) addParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.
 	return nil
 }
 
-// leaderParts returns the controllers, which run only in the leading operator.
+// leaderParts returns the controllers, which run only in the leading operator. It also reads the file of initial
+// queues, and adds the recorder of the jobs' events to the manager.
 func (o *options) leaderParts(ctx context.Context, mgr ctrl.Manager, shapes *queue.Shapes) ([]part, error) {
 	initial, err := queue.ReadInitial(o.settings.QueuesFile)
 	if err != nil {

@@ -50,6 +50,7 @@ func (o *options) addPermissions(mgr ctrl.Manager, ready *probes) error {
 }
 
 // neededPermissions returns the permissions of the operator's roles that the operator needs with its current settings.
+// If its namespace is unknown, the permissions in a namespace are left out.
 func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, error) {
 	roles, err := config.OperatorRoles()
 	if err != nil {
@@ -60,7 +61,7 @@ func (o *options) neededPermissions() ([]authorizationv1.ResourceAttributes, err
 		namespace := ""
 		if r.GetKind() == "Role" {
 			if namespace = o.namespace; namespace == "" {
-				continue // the operator runs outside of a pod, and no enabled part needs a namespace
+				continue // the operator runs outside of a pod, and no enabled part needs to know its namespace
 			}
 		}
 		role := &rbacv1.ClusterRole{}

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommandRefusesAnInvalidFile verifies that the operator ends with an error that names the file and the field.
+// TestCommandRefusesAnInvalidFile verifies that the operator ends with an error that names the configuration file and
+// the problem if the file is empty or has an unknown field, and that a missing file is an error.
 func TestCommandRefusesAnInvalidFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	for text, want := range map[string]string{

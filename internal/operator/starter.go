@@ -26,7 +26,8 @@ import (
 // recheck is the interval at which the starter checks again whether a waiting part can start.
 const recheck = 5 * time.Second
 
-// waiting is the metric of the parts that wait, with the resource that they wait for.
+// waiting is the metric of the parts that wait, with the kind of object that is missing or forbidden. The kind is empty
+// if a part waits for another reason.
 var waiting = metrics.ControllerWaiting.Gauge()
 
 func init() { ctrlmetrics.Registry.MustRegister(waiting) }
@@ -36,7 +37,8 @@ type part struct {
 	name string
 	// reads lists the kinds of objects that the part lists and watches.
 	reads []client.Object
-	// add adds the part to a running manager. If it returns an error, it has added nothing.
+	// add adds the part to a running manager. The starter calls add again after an error, so add should fail before it
+	// has added anything.
 	add func(context.Context) error
 }
 
@@ -95,8 +97,9 @@ func (s *starter) Start(ctx context.Context) error {
 	}
 }
 
-// try adds a part if the part's kinds can be read, and reports whether it has. Otherwise it records the problem, and
-// logs the problem if it is new. checked caches the problem of each kind for one round of tries.
+// try adds a part if the part's kinds can be read, and reports whether it has. Otherwise it records the problem, also
+// in the metric waiting, and logs the problem if it is new. checked caches the problem of each kind for one round of
+// tries.
 func (s *starter) try(ctx context.Context, log logr.Logger, p part, checked map[schema.GroupVersionKind]string) bool {
 	waiting.DeletePartialMatch(prometheus.Labels{"controller": p.name})
 	var problems []string

@@ -13,12 +13,12 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// writes counts the requests to the API server that change objects.
+// writes counts the requests to the API server that are not reads, by resource, verb and result.
 var writes = metrics.APIWrites.Counter()
 
 func init() { ctrlmetrics.Registry.MustRegister(writes) }
 
-// countWrites makes the clients that use a configuration count their writes.
+// countWrites makes the clients that are created from a configuration count their writes.
 func countWrites(config *rest.Config) {
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -30,7 +30,7 @@ func countWrites(config *rest.Config) {
 	})
 }
 
-// writeCounter counts the writes that pass through it.
+// writeCounter counts in writes the requests that pass through it.
 type writeCounter struct {
 	next http.RoundTripper
 	// prefix is the path in the API server's address, without a trailing slash. It is not empty, for example, if a

@@ -43,7 +43,7 @@ import (
 // job's user to the queue.
 
 const (
-	// fieldManager is the field manager of the status of queues and of the counts of groups.
+	// fieldManager is the field manager of the status of queues and of this package's part of the status of groups.
 	fieldManager = "t9k-operator-queue"
 	// delay is how long the controllers collect changes of an object before they reconcile it.
 	delay = 300 * time.Millisecond
@@ -59,7 +59,8 @@ const (
 // the pods of jobs.
 type reconciler struct {
 	client client.Client
-	pods   cache.Cache
+	// pods is the cache of the pods of the t9k-scheduler.
+	pods cache.Cache
 	// foreignPods is the cache of the pods of other schedulers that name a queue.
 	foreignPods cache.Cache
 	shapes      *Shapes
@@ -67,7 +68,8 @@ type reconciler struct {
 	began atomic.Pointer[time.Time]
 }
 
-// Add adds the controllers to a manager, and a runnable that creates the initial queues.
+// Add adds the controllers of groups and queues to a manager, with their caches and metrics, and a runnable that
+// creates the initial queues.
 func Add(ctx context.Context, mgr ctrl.Manager, shapes *Shapes, initial []client.Object) error {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.schedulerName", scheduling.SchedulerName), Transform: trim}}})
@@ -130,7 +132,7 @@ func (k *reconciler) addGroupStatus(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.group))
 }
 
-// addQueueStatus adds the controller that writes the status of queues.
+// addQueueStatus adds the controller that writes the status of queues and ends the pods of queues that are too old.
 func (k *reconciler) addQueueStatus(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("queue-status").
 		Watches(&scheduling.Queue{}, later(func(_ context.Context, o client.Object) []types.NamespacedName {
@@ -147,8 +149,9 @@ func (k *reconciler) addQueueStatus(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).Complete(reconcile.Func(k.queue))
 }
 
-// later returns an event handler that enqueues objects after a delay, so that several changes within it cause one
-// reconciliation.
+// later returns an event handler that enqueues the keys that the function of returns for an object, after a delay, so
+// that several changes within the delay cause one reconciliation. For an update, it enqueues the keys of the old and of
+// the new object.
 func later(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
 	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, key := range of(ctx, o) {

@@ -37,7 +37,8 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// storeCache is a cache of an in-memory API server. Its List returns only the pods that ours selects.
+// storeCache is a cache of an in-memory API server. Its List works only for pods, and returns trimmed copies of those
+// that ours selects.
 type storeCache struct {
 	cache.Cache
 	client client.Client
@@ -244,7 +245,8 @@ type added struct {
 
 func (a *added) AddAfter(r reconcile.Request, _ time.Duration) { a.names = append(a.names, r.Name) }
 
-// TestChangesTriggerBothQueues verifies that a change of a pod's or group's queue triggers the old and the new queue.
+// TestChangesTriggerBothQueues verifies that the creation and the deletion of a pod trigger its queue, and that a
+// change of the pod's queue triggers the old and the new one.
 func TestChangesTriggerBothQueues(t *testing.T) {
 	h := later(func(_ context.Context, o client.Object) []client.ObjectKey {
 		return []client.ObjectKey{{Name: queueOf(o)}}

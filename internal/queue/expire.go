@@ -37,7 +37,7 @@ func expiryCondition(p *corev1.Pod) *corev1.PodCondition {
 }
 
 // expire marks the pods that are older than the queue allows, deletes marked pods after notice, and requests the next
-// reconciliation for the time at which the next pod is due.
+// reconciliation for the time at which the next pod is due. It leaves out pods that have finished or are being deleted.
 func (k *reconciler) expire(ctx context.Context, q *scheduling.Queue, pods []corev1.Pod, now time.Time) (reconcile.Result, error) {
 	k.began.CompareAndSwap(nil, &now)
 	limit, err := ParseDuration(q.Spec.MaxDuration)

@@ -12,8 +12,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// podsOf lists the pods of a queue: the pods of its groups, and the pods that name the queue and whose group does not
-// exist.
+// podsOf lists the pods of a queue: the pods of its groups, and the pods that name the queue and have no group, or a
+// group that does not exist. groups are all groups of the queue.
 func (k *reconciler) podsOf(ctx context.Context, queue string, groups []scheduling.PodGroup) ([]corev1.Pod, error) {
 	var named corev1.PodList
 	if err := k.pods.List(ctx, &named, client.MatchingFields{byQueue: queue}, client.UnsafeDisableDeepCopy); err != nil {

@@ -18,7 +18,8 @@ import (
 // scrapeTimeout is the longest time for which a scrape waits for the cache.
 const scrapeTimeout = 5 * time.Second
 
-// collector reports the statuses of queues as they are in the cache at the time of a scrape.
+// collector reports the statuses and quotas of queues, and how many of their groups wait and for how long, as they are
+// in the cache at the time of a scrape.
 type collector struct {
 	cached client.Reader
 
@@ -74,7 +75,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// isPending reports whether a group has pods and waits to be scheduled.
+// isPending reports whether a group has pods in the phase Pending and its condition GroupScheduled is not True.
 func isPending(g *scheduling.PodGroup) bool {
 	if g.Status.Pending == 0 {
 		return false

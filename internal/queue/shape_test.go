@@ -36,7 +36,7 @@ func TestReadShape(t *testing.T) {
 }
 
 // TestRequestsAreThoseOfTheScheduler verifies that the requests of a pod equal the requests that the API server and the
-// scheduler compute.
+// scheduler compute, and that the pod is not changed.
 func TestRequestsAreThoseOfTheScheduler(t *testing.T) {
 	tests := map[string]struct{ spec, want string }{
 		"nothing":                     {`containers: [{name: a}]`, `{}`},

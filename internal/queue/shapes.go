@@ -67,7 +67,8 @@ func (s *Shapes) Watch(ctx context.Context) error {
 // Shape is the largest pod that a queue accepts.
 type Shape struct {
 	Queue, Profile string
-	// Requests are the largest requests by resource. They are nil if the profile does not exist or cannot be read.
+	// Requests are the largest requests by resource. Other resources have no limit. Requests is nil if the profile does
+	// not exist or cannot be read.
 	Requests corev1.ResourceList
 	// Reason is the reason of the queue's condition ResourceShapeKnown. Problem is why the profile is not known, for
 	// the message of the condition; it is empty if the profile has been read.
@@ -136,7 +137,7 @@ func (s *Shapes) of(ctx context.Context, q *scheduling.Queue) (*Shape, error) {
 }
 
 // Refusal returns why a pod may not start in the queue and what to do about it; empty if it may start. A nil shape
-// allows all pods.
+// allows all pods. pod may be nil if the shape has a Problem.
 func (s *Shape) Refusal(pod *corev1.PodSpec) string {
 	if s == nil {
 		return ""

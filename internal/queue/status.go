@@ -14,8 +14,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// groupStatus computes the status of a group, except for the condition that the scheduler owns. If the condition
-// changes, it gets the given transition ID.
+// groupStatus computes the status of a group, except for the condition GroupScheduled, which the scheduler owns. The
+// condition SufficientGroupMember gets the given transition ID if its status, reason or message changes.
 func groupStatus(g *scheduling.PodGroup, pods []corev1.Pod, now time.Time, transition string) scheduling.PodGroupStatus {
 	s := scheduling.PodGroupStatus{Allocated: allocated(pods)}
 	members := int32(0)
@@ -153,7 +153,7 @@ func allocated(pods []corev1.Pod) corev1.ResourceList {
 	return sums
 }
 
-// holds reports whether a pod is bound to a node and uses its resources.
+// holds reports whether a pod is bound to a node and has not finished, so that it uses resources of the node.
 func holds(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }

@@ -112,7 +112,8 @@ func (c *cache) nextOfObject(kind string, to watcher) {
 	}
 }
 
-// syncPods advances the cache by pod events while more returns true.
+// syncPods advances the cache by the new events of each pod in turn, until there are none or more returns false, which
+// ends only the turn of this pod.
 func (c *cache) syncPods(to watcher, more func() bool) {
 	for _, name := range sortedKeys(c.of.podLog) {
 		for c.podPos[name] < len(c.of.podLog[name]) && more() {

@@ -96,7 +96,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // heldSince reports whether one of the rules holds, which means that all members of the rule have ended as it requires.
 // since is the time at which the first such rule began to hold. heldSince ignores ends that the operator may not see,
-// ends whose time it may not see, and failures after which the replica may be restarted.
+// ends whose time it may not see, and ends after which the replica may be restarted.
 func (w *world) heldSince(rules []engine.Rule, success bool) (since time.Time, held bool) {
 	for _, rule := range rules {
 		last, all := time.Time{}, true
@@ -152,7 +152,8 @@ func (w *world) final(name string, policy engine.Restart, t *truth) bool {
 	return !restarts(&policy, t.exit) || policy.Limit != nil && t.restarts >= *policy.Limit
 }
 
-// inIncident reports whether an incident that the replica did not begin may be open.
+// inIncident reports whether an incident may be open that another replica began, or that the status records without a
+// recovery.
 func (w *world) inIncident(name string) bool {
 	if i := w.status.Incident; i != nil && i.RecoveryTime == nil {
 		return true

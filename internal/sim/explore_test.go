@@ -29,8 +29,8 @@ func generic(replicas int32, policy batch.RestartPolicy, change func(*batch.Gene
 	}
 }
 
-// pytorch returns a job of two replicas: either an elastic job, or one with two roles, whose first role is the master
-// and has a sidecar.
+// pytorch returns a function that returns a new job of two replicas: either an elastic job, or one with two roles,
+// whose first role is the master and has a sidecar.
 func pytorch(elastic bool) func() kinds.Object {
 	return func() kinds.Object {
 		yes, role := true, func(name string, containers ...string) batch.PyTorchReplicaSpec {

@@ -21,7 +21,7 @@ const (
 	syncs                // a cache shows the next event of an object, and the handlers receive all events
 	shows                // a cache shows the next event of a pod, which the handler receives later
 	handles              // the handler of pods receives its next event
-	starts               // a pod runs
+	starts               // a pod begins to run
 	exits                // a pod ends by itself, with exit code n
 	ends                 // a pod that is being deleted or stopped terminates, or a terminated pod is removed
 	evicted              // a kubelet evicts a pod
@@ -368,7 +368,7 @@ func (p *exploredWorld) sync(name string) {
 }
 
 // runToEnd runs the world without faults until the job has finished. Lost nodes do not return, and their pods are
-// deleted.
+// deleted. A paused job is resumed. Finally, runToEnd checks the state that the world has reached.
 func (p *exploredWorld) runToEnd() {
 	w := p.w
 	for _, name := range sortedKeys(w.pods) {

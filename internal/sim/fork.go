@@ -7,7 +7,7 @@ import (
 )
 
 // fork returns a copy of a world. Changes of the copy do not affect the original. Both share the objects that are never
-// modified.
+// modified. The copy has a new source of random numbers.
 func (w *world) fork() *world {
 	c := *w
 	c.rng = rand.New(rand.NewPCG(1, 1))

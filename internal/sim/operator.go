@@ -172,8 +172,8 @@ func (o *operator) sync(all bool) {
 	}
 }
 
-// relist simulates interrupted watches: the caches list everything again, and the handlers get one event for all
-// changes of an object.
+// relist simulates interrupted watches: the caches list the pods and the job again, and the handlers get one event for
+// all changes of an object.
 func (o *operator) relist() {
 	w := o.w
 	o.w.tracef("the watches are interrupted")
@@ -259,7 +259,8 @@ var wakes = func() map[string]predicate.Predicate {
 	return all
 }()
 
-// objectEvent enqueues the job for an event of an object that it owns. No such object is deleted.
+// objectEvent enqueues the job for an event of an object that it owns, if the predicate of the object's kind accepts
+// the event. No such object is deleted.
 func (o *operator) objectEvent(kind string, before, after client.Object) {
 	if before == nil && wakes[kind].Create(event.CreateEvent{Object: after}) ||
 		before != nil && wakes[kind].Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {

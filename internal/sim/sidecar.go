@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sidecar is the name of a container that runs beside the main one, forever unless it is stopped.
+// sidecar is the name of a container that runs beside the main one. It runs forever, unless it is stopped or
+// sidecarEnds ends it.
 const sidecar = "sidecar"
 
 // started returns the statuses of a pod's containers when they start.

@@ -31,7 +31,8 @@ type truth struct {
 	// created is when the pod was created.
 	created time.Time
 	// ambiguous is true if the pod ended by itself and its end may or may not count: the pod was removed and the end
-	// may not have been observed, or debug mode discarded the end.
+	// may not have been observed, or debug mode discarded the end. It is also true for a pod that a deposed operator
+	// created with outdated counts.
 	ambiguous bool
 	// watched is true if a user deleted the pod after it had succeeded, and the leader's watch shows the success before
 	// the deletion. creation and deletion are the positions of these events in the history of the pods with this name.
@@ -290,7 +291,8 @@ func (w *world) stop(pod *corev1.Pod) {
 	w.end(pod, 143, w.now)
 }
 
-// end ends all containers of a pod that still run.
+// end ends all containers of a pod that still run, and thereby the pod. The pod has failed if a container has, or if it
+// has a reason.
 func (w *world) end(pod *corev1.Pod, code int32, at time.Time) {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		pod.Status.ContainerStatuses = w.started(pod)
@@ -363,7 +365,7 @@ func (w *world) forgetWatched(c *cache) {
 	}
 }
 
-// uidOf returns the UID that a status records for a replica's pod.
+// uidOf returns the UID that a status records for a replica's pod; empty if it records none.
 func uidOf(s *batch.JobStatus, name string) string {
 	for _, t := range s.Tasks {
 		for _, r := range t.Replicas {

@@ -49,7 +49,8 @@ func (d *draining) Start(ctx context.Context) error {
 	return d.Server.Start(serving)
 }
 
-// drain asks clients to close their connections. It returns when no request has come for quiet, or after drainTime.
+// drain asks clients to close their connections. It returns when no request has come for quiet, after drainTime at the
+// latest, or when ctx ends.
 func (d *draining) drain(ctx context.Context) {
 	d.ending.Store(true)
 	began := time.Now()

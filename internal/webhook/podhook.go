@@ -36,10 +36,11 @@ const (
 // and removes the webhook of pods when no queue does. The API server calls the webhook only for pods that may be in
 // such a queue, because one call costs the API server more than all other work for a new pod.
 type podHook struct {
-	// queues reads from a cache, and direct reads from the API server.
+	// queues reads from a cache. direct reads from the API server, and writes.
 	queues client.Reader
 	direct client.Client
-	due    chan struct{}
+	// due holds an element if a queue has changed since the last check.
+	due chan struct{}
 }
 
 // AddPodHook adds a podHook to a manager. The hook runs in every replica, and all replicas write the same
@@ -70,8 +71,8 @@ func AddPodHook(ctx context.Context, mgr ctrl.Manager) error {
 // replica.
 func (h *podHook) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It checks the configuration at intervals, and whenever a queue changes, until ctx
-// ends.
+// Start implements manager.Runnable. It checks the configuration at once, at intervals, and whenever a queue changes,
+// until ctx ends.
 func (h *podHook) Start(ctx context.Context) error {
 	for {
 		wait := podHookEvery
@@ -91,7 +92,7 @@ func (h *podHook) Start(ctx context.Context) error {
 	}
 }
 
-// ensure updates the configuration to match the queues.
+// ensure updates the configuration to match the queues. It does nothing if there is no configuration.
 func (h *podHook) ensure(ctx context.Context) error {
 	var queues scheduling.QueueList
 	if err := h.queues.List(ctx, &queues); err != nil {
@@ -119,8 +120,9 @@ func (h *podHook) ensure(ctx context.Context) error {
 	return nil
 }
 
-// setPodHook adds the webhook of pods to a configuration, or removes it if bounded is empty. bounded lists the queues
-// that limit the size of their pods. setPodHook reports whether it has changed the configuration.
+// setPodHook adds the webhook of pods to a configuration or updates it. It removes the webhook of pods if bounded is
+// empty, or if the configuration has no other webhook. bounded lists the queues that limit the size of their pods.
+// setPodHook reports whether it has changed the configuration.
 func setPodHook(c *admissionregistration.ValidatingWebhookConfiguration, bounded []string) (changed bool) {
 	is := func(w admissionregistration.ValidatingWebhook) bool { return w.Name == podHookName }
 	at := slices.IndexFunc(c.Webhooks, is)

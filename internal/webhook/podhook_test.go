@@ -101,9 +101,10 @@ func (c *cluster) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return nil
 }
 
-// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of its pods, that it
-// selects only pods of such queues, and that the configuration is written only if it changes. If the hook cannot read
-// the queues, it changes nothing.
+// TestPodHookFollowsQueues verifies that the webhook of pods exists while a queue limits the size of its pods, that its
+// condition names exactly these queues, that it calls PodPath of the same Service as the webhook of jobs, and that the
+// configuration is written only if it changes. If the hook cannot read the queues, it changes nothing. A missing
+// configuration is no error.
 func TestPodHookFollowsQueues(t *testing.T) {
 	path := Path
 	c := &cluster{config: &admissionregistration.ValidatingWebhookConfiguration{Webhooks: []admissionregistration.ValidatingWebhook{{

@@ -16,7 +16,7 @@ import (
 )
 
 // requesterAnnotator is the mutating webhook that records in scheduling.AnnotationRequestedBy who requested a new job's
-// queue. It overwrites the annotation of a new job and keeps the annotation of a live job unchanged. The
+// queue. It overwrites the annotation of a new job and keeps an annotation that a live job already has unchanged. The
 // matchConditions in config/webhook/defaults.yaml select the jobs: jobs that name a queue, unless the user of the
 // request may name another requester.
 type requesterAnnotator struct{}
@@ -64,7 +64,8 @@ func metadataOf(raw runtime.RawExtension) (*metav1.PartialObjectMetadata, error)
 // annotation with this function and compares it with the actual one.
 var quoting = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, `\`, `\\`, `"`, `\"`)
 
-// requestedBy returns the value of scheduling.AnnotationRequestedBy for a user.
+// requestedBy returns the value of scheduling.AnnotationRequestedBy for a user: the name and the groups of the user, as
+// a list in JSON with the escapes of quoting.
 func requestedBy(user *authenticationv1.UserInfo) string {
 	var list strings.Builder
 	list.WriteString(`["` + quoting.Replace(user.Username) + `"`)

@@ -19,15 +19,15 @@ import (
 // because the scheduler also checks the size of pods.
 const unchecked = "the size of the pods could not be compared with their queue's resourceShapeProfile: pods that are too large will wait, and their PodScheduled condition says why"
 
-// queueShapes looks up the resource shape of a queue. The shape is nil if the queue does not limit the size of its
-// pods. queue.Shapes implements queueShapes.
+// queueShapes looks up the resource shape of a queue. The shape is nil if the queue does not exist or does not limit
+// the size of its pods. queue.Shapes implements queueShapes.
 type queueShapes interface {
 	OfQueue(ctx context.Context, name string) (*queue.Shape, error)
 }
 
-// tooLarge returns an error for each role of a job whose pods are larger than the job's queue allows, or a single error
-// if the queue's profile cannot be used. If it cannot look up the shape of the queue, it returns a warning and no
-// errors.
+// tooLarge returns an error for each role whose pods are larger than the job's queue allows, or a single error if the
+// profile of the queue cannot be used. If it cannot look up the shape of the queue, it returns a warning and no errors.
+// A job without a gang has no errors and no warning.
 func tooLarge(ctx context.Context, shapes queueShapes, job *engine.Job) (errs field.ErrorList, warning string) {
 	if job.Gang == nil {
 		return nil, ""
@@ -55,7 +55,7 @@ type podValidator struct {
 }
 
 // podShapes looks up the resource shape of a pod's queue by the pod's namespace and labels. The shape is nil if the
-// queue does not limit the size of its pods. queue.Shapes implements podShapes.
+// queue does not exist, does not limit the size of its pods, or is not known yet. queue.Shapes implements podShapes.
 type podShapes interface {
 	OfPod(ctx context.Context, namespace string, labels map[string]string) (*queue.Shape, error)
 }

@@ -22,7 +22,8 @@ type validator struct {
 	shapes  queueShapes
 }
 
-// Handle answers one request. It checks creations and updates, and allows every other operation.
+// Handle answers one request. It checks creations and updates. It allows every other operation, and every change of a
+// subresource or of a job that is being deleted.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
@@ -78,8 +79,8 @@ func (v *validator) read(kind kinds.Kind, raw runtime.RawExtension) (kinds.Objec
 	return obj, v.decoder.DecodeRaw(raw, obj)
 }
 
-// answer returns a response with all errors, or one that allows the request if there are none. The status and the
-// messages have the same form as those of errors that the API server finds by a CRD's own rules.
+// answer returns a response with all errors or, if there are none, one that allows the request and has the warnings.
+// The status and the messages have the same form as those of errors that the API server finds by a CRD's own rules.
 func answer(req admission.Request, warnings []string, errs field.ErrorList) admission.Response {
 	if len(errs) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)

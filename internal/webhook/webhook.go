@@ -75,8 +75,9 @@ func Add(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// newServer returns a server with its certificate. It adds the readiness check of the server and the metric of the
-// certificate.
+// newServer returns the server, which the caller adds to the manager. newServer itself adds the metric of the
+// certificate and, unless CertificateDir is set, the keeper of the certificate to the manager. It also adds the
+// readiness check.
 func newServer(mgr ctrl.Manager, opts Options, to webhook.Options) (webhook.Server, error) {
 	var ready healthz.Checker
 	var server webhook.Server

@@ -48,7 +48,8 @@ type logReader struct {
 }
 
 // read reads the logs of a pod that has ended or is being deleted. If a pod is being deleted, read does not wait for
-// its end, because the logs may be gone once the pod has ended.
+// its end, because the logs may be gone once the pod has ended. It reads the logs at most once before and once after
+// the end.
 func (l *logReader) read(ctx context.Context, p *corev1.Pod, a *archive.Attempt) {
 	if !l.begin(a) {
 		return
@@ -179,7 +180,8 @@ func (t *tail) copy(log io.Reader) error {
 	}
 }
 
-// readLine returns a line with its line break. It truncates lines that are longer than maxLine.
+// readLine returns a line with its line break. It truncates lines that are longer than maxLine. At the end of the log,
+// it returns io.EOF and the rest, which has no line break.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

@@ -14,8 +14,8 @@ import (
 	"tensorstack.dev/batch/internal/metrics"
 )
 
-// TestRecordsThatCannotBeWrittenLag verifies that records wait while the database refuses them, and are written when it
-// accepts them again.
+// TestRecordsThatCannotBeWrittenLag verifies that records wait while the database refuses them, that the lag shows for
+// how long, and that they are written when the database accepts them again.
 func TestRecordsThatCannotBeWrittenLag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "archive.db")
 	s, err := store.Open(t.Context(), file, store.Options{})

@@ -1,6 +1,6 @@
 // Package recorder records the history of a cluster's jobs in the archive. It watches jobs, their pods and their
-// events, and reads the end of the log of each terminated container. It does not cache objects. After a restart it may
-// write records again; the store ignores duplicates. Start reading at Start.
+// events, and reads the ends of the containers' logs when a pod has ended or is being deleted. It does not cache
+// objects. After a restart it may write records again; the store ignores duplicates. Start reading at Start.
 package recorder
 
 import (
@@ -167,7 +167,7 @@ func (r *Recorder) add(ctx context.Context, f func(*store.Batch)) {
 
 // Delays and timeouts of the writer.
 const (
-	// aliveInterval is how long the writer waits for records before it writes an empty batch, which records that the
+	// aliveInterval is how often the writer writes a batch even if no records are pending, which records that the
 	// recorder is running.
 	aliveInterval = 5 * time.Second
 	firstDelay    = 100 * time.Millisecond
@@ -266,7 +266,8 @@ func (r *Recorder) jobsAre(ctx context.Context, kind *kinds.Kind, present map[st
 	})
 }
 
-// pod records the attempt of a pod. gone is true if the pod has just been deleted.
+// pod records the attempt of a pod, and starts to read its logs if the pod has ended or is being deleted. gone is true
+// if the pod has just been deleted.
 func (r *Recorder) pod(ctx context.Context, p *corev1.Pod, gone bool) {
 	a, err := archive.AttemptOf(p)
 	if err != nil {

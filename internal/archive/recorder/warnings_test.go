@@ -25,7 +25,8 @@ func warningOf(namespace, name string, pod types.UID) *corev1.Event {
 }
 
 // TestWarningsAboutPods verifies that a warning is recorded with the job of its pod, whether the pod or the warning is
-// seen first, and that the number of kept warnings about other pods is limited.
+// seen first, that a warning in another namespace than the pod's is ignored, and that the number of kept warnings about
+// unknown pods is limited.
 func TestWarningsAboutPods(t *testing.T) {
 	r := &Recorder{more: make(chan struct{}, 1), attempts: map[string]*attempt{}, open: map[string]bool{}}
 	r.room = sync.NewCond(&r.mu)

@@ -17,8 +17,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// firstLists is how long the pod watch waits for the first lists of jobs, so that the recorder knows the end of a job
-// before it finds the job's pods missing.
+// firstLists is the longest time that the pod watch waits for the first lists of jobs, so that the recorder knows the
+// end of a job before it finds the job's pods missing.
 const firstLists = 10 * time.Second
 
 // watchAll starts the watches of jobs and of events about jobs, then the watch of pods, and after the first list of

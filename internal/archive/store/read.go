@@ -249,7 +249,8 @@ type Known struct {
 	Logged map[string]bool
 }
 
-// Known returns the state that a recorder needs at its start: jobs that may still exist, and attempts without an end.
+// Known returns the state that a recorder needs at its start: jobs that may still exist, attempts without an end, and
+// attempts that have a log.
 func (s *Store) Known(ctx context.Context) (*Known, error) {
 	k := &Known{Jobs: map[string]string{}, Versions: map[string]int64{}, Open: map[string]bool{}, Logged: map[string]bool{}}
 	err := s.query(ctx, "SELECT uid, kind, version FROM jobs WHERE gone = 0", nil, func(rows *sql.Rows) error {

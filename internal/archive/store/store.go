@@ -1,5 +1,6 @@
-// Package store stores the archive in SQLite (one file) or PostgreSQL. It does not interpret records. Writing a record
-// twice, or an older record after a newer one, has no effect. Start reading at Open and Write.
+// Package store stores the archive in SQLite (one file) or PostgreSQL. It interprets no record, except the last
+// observed pod of a lost attempt. Writing a record twice has no effect. An older record does not replace a newer one;
+// an older record of a job only adds its conditions. Start reading at Open and Write.
 package store
 
 import (
@@ -19,7 +20,7 @@ import (
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 )
 
-// Options limit the size of the archive.
+// Options limit the size of the logs in the archive.
 type Options struct {
 	// JobLogs and AllLogs are the largest sizes of the logs of one job and of all jobs, in bytes. The oldest logs are
 	// dropped first. Zero means the default.

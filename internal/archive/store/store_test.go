@@ -351,7 +351,7 @@ func TestArchiveIsOfOneCluster(t *testing.T) {
 }
 
 // TestListsGoOnWhereTheyEnded verifies that the pages of a list contain each job exactly once, even if jobs have equal
-// creation times or are added and removed in between.
+// creation times or new jobs are added in between.
 func TestListsGoOnWhereTheyEnded(t *testing.T) {
 	onBoth(t, func(t *testing.T, address string) {
 		s := open(t, address, Options{})

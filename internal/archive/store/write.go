@@ -101,9 +101,9 @@ func (t *tx) attempt(a *archive.Attempt) {
 		string(a.Outcome), a.ExitCode, text(a.Cause), string(requests), text(string(a.Pod)))
 }
 
-// lost ends an attempt whose pod was found missing at the time at. If the last observed pod does not show when the
-// attempt ended, lost takes the end of the job or, if the job has not ended, the last time at which a recorder was
-// running.
+// lost ends an attempt whose pod was found missing at the time at. It does nothing if the attempt is unknown or has
+// ended. If the last observed pod does not show when the attempt ended, lost takes the end of the job or, if the job
+// has not ended, the last time at which a recorder was running.
 func (t *tx) lost(uid string, at time.Time) {
 	var pod string
 	var recording, ended, scheduled int64

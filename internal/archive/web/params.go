@@ -90,7 +90,8 @@ func (p *params) cursor(name string) archive.Cursor {
 	return c
 }
 
-// oneOf returns the value of a parameter; without the parameter, the first possible value.
+// oneOf returns the value of a parameter; without the parameter, the first possible value. A value that is not possible
+// is an error.
 func (p *params) oneOf(name string, possible ...string) string {
 	text := p.Get(name)
 	if text == "" {

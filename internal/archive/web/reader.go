@@ -39,7 +39,8 @@ func (r *Reader) may(ctx context.Context, p store.Scope) (bool, error) {
 	return r.known[p], err
 }
 
-// learn finds out which of the scopes the caller may see, with one call of Access.MayGet for each kind.
+// learn adds to known which of the scopes the caller may see. It calls Access.MayGet once for each kind with scopes
+// that are not known yet.
 func (r *Reader) learn(ctx context.Context, scopes []store.Scope) error {
 	unknown := map[string][]string{}
 	for _, p := range scopes {
@@ -152,7 +153,9 @@ func (r *Reader) Job(ctx context.Context, uid string) (*archive.JobDetails, erro
 	return answer, nil
 }
 
-// Logs returns the ends of the logs of a job's attempts. replica selects one replica; empty selects all.
+// Logs returns the ends of the logs of a job's attempts, in the order of Store.Attempts. replica selects one replica by
+// its name ROLE-RANK; empty selects all. If the caller may see the job but not read logs, Logs returns a Refusal with
+// status 403.
 func (r *Reader) Logs(ctx context.Context, uid, replica string) (*archive.LogList, error) {
 	j, err := r.find(ctx, uid)
 	if err != nil {

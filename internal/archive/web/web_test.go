@@ -143,7 +143,8 @@ func TestReaderAsksOncePerKind(t *testing.T) {
 	}
 }
 
-// TestDescriptionNamesEveryField verifies that openapi.yaml describes every field of the responses.
+// TestDescriptionNamesEveryField verifies that openapi.yaml describes every field of the responses, and that the
+// responses contain every field that it describes as required.
 func TestDescriptionNamesEveryField(t *testing.T) {
 	f := newFixture(t)
 	all := rights{"genericjobs in ": true, "pods/log in red": true}

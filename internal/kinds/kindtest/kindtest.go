@@ -29,8 +29,9 @@ const (
 	maxMutations = 6
 )
 
-// Check checks the properties of a kind on random variations of the manifests that are of this kind. The variations
-// are the same in every run. The manifests may be invalid.
+// Check checks the properties of a kind on random variations of the manifests that are of this kind. The variations are
+// the same in every run. The manifests may be invalid. Check also fails if too few variations are valid, or too few
+// invalid.
 func Check(t *testing.T, k kinds.Kind, manifests []Manifest) {
 	accepted, refused := 0, 0
 	all := subjects(t, k, manifests)
@@ -89,7 +90,8 @@ type subject struct {
 	value any
 }
 
-// subjects returns the first job of each manifest that can be read as a job of a kind.
+// subjects returns the first job of each manifest that can be read and whose first job is of a kind. It fails the test
+// if there is none.
 func subjects(t testing.TB, k kinds.Kind, manifests []Manifest) []subject {
 	var picked []subject
 	for _, m := range manifests {
@@ -113,7 +115,8 @@ func subjects(t testing.TB, k kinds.Kind, manifests []Manifest) []subject {
 	return picked
 }
 
-// vary mutates the job in a few places. It returns nil if the result does not fit the Go types.
+// vary returns a copy of the job with 1 to maxMutations mutations, or with none if bytes is empty. It returns nil if
+// the result does not fit the Go types.
 func (s subject) vary(bytes []byte) kinds.Object {
 	value, c := deepCopy(s.value), choices(bytes)
 	if len(c) > 0 {
@@ -166,8 +169,8 @@ func hold(t testing.TB, k kinds.Kind, o kinds.Object) bool {
 	return len(errs) == 0
 }
 
-// total checks that any job is safe to pass to the engine: before and after it has started, and after a pause. It
-// builds the first pods that the plans create.
+// total checks that any job is safe to pass to the engine once it has started, also after a pause, and that an invalid
+// job fails without pods if it has not started. It builds the first pods that the plans create.
 func total(t testing.TB, converted *engine.Job, errs field.ErrorList) {
 	t.Helper()
 	if len(converted.Roles) == 0 && len(errs) == 0 {
@@ -252,7 +255,7 @@ func sane(t testing.TB, job *engine.Job) {
 }
 
 // elastic checks that the expected replicas of an elastic job are distributed among its roles, and that the job can
-// grow to its largest size.
+// grow to its largest size. It also checks that no other job is elastic.
 func elastic(t testing.TB, o kinds.Object, job *engine.Job) {
 	t.Helper()
 	p, ok := o.(*batch.PyTorchTrainingJob)
@@ -339,7 +342,8 @@ func expanded(r *engine.Role, rank int) *corev1.PodSpec {
 	return spec
 }
 
-// roundTrip checks that an object that is stored and read back is converted to the same job.
+// roundTrip checks that an object that is stored and read back is valid, is converted to the same job and does not
+// count as changed.
 func roundTrip(t testing.TB, k kinds.Kind, o kinds.Object, job *engine.Job) {
 	t.Helper()
 	data, err := json.Marshal(o)

@@ -21,7 +21,7 @@ func Named(name string) *kinds.Kind {
 }
 
 // Minimal returns the smallest job of a kind: one role of one replica. dir is the directory of package kinds. Each kind
-// has such a job in testdata/good, in a file whose name ends in "minimal.yaml".
+// has such a job in testdata/good, in a file whose name ends in "minimal.yaml"; otherwise Minimal fails the test.
 func Minimal(t testing.TB, dir fs.FS, k kinds.Kind) *unstructured.Unstructured {
 	t.Helper()
 	for _, m := range Manifests(t, dir, "testdata/good") {

@@ -31,7 +31,7 @@ var odd = []any{
 // odd returns a copy of one of the odd values, because a later mutation may change its content.
 func (c *choices) odd() any { return deepCopy(odd[c.next(len(odd))]) }
 
-// mutate makes one change in a JSON value.
+// mutate returns a JSON value with one change. It may modify v.
 func mutate(v any, c *choices) any {
 	switch v := v.(type) {
 	case map[string]any:

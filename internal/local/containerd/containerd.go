@@ -42,9 +42,9 @@ func with(ctx context.Context, socket, logs string, f func(context.Context, *cli
 	return nil
 }
 
-// Check returns an error unless the containerd at socket answers, has a network for pods, and runs no pods of another
-// kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the pod logs of the
-// cluster.
+// Check returns an error unless the containerd at socket answers, has a network for pods, and runs no pods with a
+// container of another kubelet. Two kubelets on one containerd remove each other's pods. logs is the directory of the
+// pod logs of the cluster.
 func Check(ctx context.Context, socket, logs string) error {
 	return with(ctx, socket, logs, func(ctx context.Context, c *client) error {
 		if _, err := c.Version(ctx, &pb.VersionRequest{}); err != nil {

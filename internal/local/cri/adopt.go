@@ -137,8 +137,8 @@ func (s *server) restoreSandbox(sb *sandbox) error {
 }
 
 // restoreNamespaces mounts the lost namespaces of a sandbox again, from a running container, and reports whether the
-// sandbox now has all of them. The mounts are lost after a reboot, when no container runs, and when the mount namespace
-// of the earlier server no longer exists.
+// sandbox now has all of them. The mounts are lost with the mount namespace of the earlier server, and by a reboot,
+// after which no container runs.
 func (s *server) restoreNamespaces(sb *sandbox) bool {
 	alive := 0
 	for _, c := range s.containers {

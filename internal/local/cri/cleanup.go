@@ -64,7 +64,8 @@ type endingContainer struct {
 	mounts *os.File
 }
 
-// endContainers kills the running containers, all at the same time.
+// endContainers kills the running containers, all at the same time, and then every process that remains in their mount
+// namespaces.
 func endContainers(ctx context.Context, cfg Config, ids []string) error {
 	var list []endingContainer
 	var errs []error
@@ -100,7 +101,8 @@ func endContainers(ctx context.Context, cfg Config, ids []string) error {
 	return errors.Join(append(errs, killInNamespaces(ctx, namespaces))...)
 }
 
-// startKill asks the shim of the container in dir to kill the container. It returns errGone if nothing runs.
+// startKill asks the shim of the container in dir to kill the container. It returns errGone if nothing runs. The caller
+// must close the process and the mount namespace of the result.
 func startKill(dir string) (endingContainer, error) {
 	var st containerState
 	if err := readJSON(filepath.Join(dir, stateFile), &st); err != nil {

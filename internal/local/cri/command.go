@@ -55,8 +55,9 @@ func (c *command) copyOutput(output *io.Writer, w io.Writer) error {
 	return nil
 }
 
-// copyInput connects the command's input to in. Nothing waits for the copying goroutine, because a client may never
-// send anything. The goroutine ends when the streaming server closes in after the command has exited.
+// copyInput connects the command's input to in, or to /dev/null if in is nil. Nothing waits for the copying goroutine,
+// because a client may never send anything. The goroutine ends when the streaming server closes in after the command
+// has exited.
 func (c *command) copyInput(in io.Reader) error {
 	if in == nil {
 		return nil

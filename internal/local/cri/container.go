@@ -57,7 +57,8 @@ func (s *server) saveContainer(c *container) error {
 	return writeJSON(filepath.Join(s.cfg.containerDir(c.ID), stateFile), c.containerState)
 }
 
-// CreateContainer records a container. StartContainer does everything else.
+// CreateContainer validates and records a container, and creates missing directories for its log and its mounts.
+// StartContainer does everything else.
 func (s *server) CreateContainer(_ context.Context, q *pb.CreateContainerRequest) (*pb.CreateContainerResponse, error) {
 	s.mu.Lock()
 	sb := s.sandboxes[q.PodSandboxId]
@@ -93,7 +94,8 @@ func (s *server) CreateContainer(_ context.Context, q *pb.CreateContainerRequest
 	return &pb.CreateContainerResponse{ContainerId: c.ID}, nil
 }
 
-// StartContainer starts the container's command and returns when it runs.
+// StartContainer starts the container's command and returns when it runs. If the start fails, the container counts as
+// exited.
 func (s *server) StartContainer(ctx context.Context, q *pb.StartContainerRequest) (*pb.StartContainerResponse, error) {
 	c, err := s.container(q.ContainerId)
 	if err != nil {

@@ -26,9 +26,10 @@
 //
 // # How it works
 //
-// Mounts hold the namespaces of a sandbox, so no process has to. The first process of a container is this program,
-// running package shim. The shim does not depend on the server, which may die at any time; the next server takes over.
-// All state is in files, which state.go lists.
+// Mounts hold the namespaces of a sandbox, so no process has to. Only a PID namespace that containers share is held by
+// a process (pause.go). The first process of a container is this program, running package shim. The shim does not
+// depend on the server, which may die at any time; the next server takes over. All state is in files, which state.go
+// lists.
 //
 // The runtime needs Linux 5.12 or later, and root or root of a user namespace. In a user namespace, a container cannot
 // change files of other users, not even in its own layer, and the runtime refuses users and groups that are not mapped.

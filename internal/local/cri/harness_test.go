@@ -36,7 +36,7 @@ type node struct {
 
 var subnets atomic.Int32
 
-// requireRoot skips the test unless it runs as root.
+// requireRoot skips the test unless it runs as root and can create namespaces.
 func requireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -175,7 +175,7 @@ func (n *node) wantExit(id string, code int32, log string) {
 	}
 }
 
-// wantLog waits until a container has printed the text.
+// wantLog waits until the whole log of a container is text.
 func (n *node) wantLog(id, text string) {
 	n.t.Helper()
 	await.That(n.t, "the container prints "+text, func() bool { return n.log(id) == text })
@@ -217,7 +217,7 @@ func (n *node) exited(id string) *pb.ContainerStatus {
 	return st
 }
 
-// output runs a script to its end in a sandbox and returns what it printed.
+// output runs a container to its end in a sandbox and returns its log. The exit code must be 0.
 func (n *node) output(sandbox string, config *pb.ContainerConfig) string {
 	n.t.Helper()
 	id := n.run(sandbox, config)

@@ -59,9 +59,10 @@ func mapped(ranges []idRange, id int64) bool {
 	})
 }
 
-// credential returns the user and groups of the command and the user's home directory. The primary group and the home
-// directory come from the machine's user database, as they would from an image. The supplementary groups of that
-// database are not added.
+// credential returns the user and groups of the command and the user's home directory. The home directory and, unless
+// the security context sets it, the primary group come from the machine's user database, as they would from an image. A
+// user that the database lacks has the group 0 and the home directory /. The supplementary groups of the database are
+// not added. credential fails if an ID does not exist in the user namespace.
 func credential(sc *pb.LinuxContainerSecurityContext, ids idMaps) (*syscall.Credential, string, error) {
 	uid := int64(0)
 	if sc.GetRunAsUser() != nil {

@@ -153,7 +153,7 @@ func (s *server) logRemarks(text string) {
 const killReportTimeout = 3 * time.Second
 
 // stop stops the container with its stop signal and, after the grace period, with SIGKILL. It returns when the
-// container has exited.
+// container has exited. It does nothing if the container does not run.
 func (s *server) stop(ctx context.Context, c *container, grace time.Duration) error {
 	s.mu.Lock()
 	p := c.process

@@ -49,7 +49,7 @@ func (st sandboxState) namespaces() []namespace {
 }
 
 // makeNamespaces creates the sandbox's namespaces and mounts them on files in dir. The mounts keep the namespaces
-// without any process.
+// without any process. makeNamespaces also sets the sysctls and, in a UTS namespace, the host name.
 func makeNamespaces(dir string, kinds []namespace, hostname string, sysctls map[string]string) error {
 	return onThread(func() error {
 		flags, uts := 0, false

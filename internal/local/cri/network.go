@@ -159,7 +159,7 @@ func connectToBridge(cfg Config, id, address string) error {
 	})
 }
 
-// configure sets up the devices of the calling thread's network namespace.
+// configure sets up the devices, the address and the default route of the calling thread's network namespace.
 func configure(subnet netip.Prefix, address net.IP) error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -80,8 +80,8 @@ func TestPodsReachEachOther(t *testing.T) {
 	}
 }
 
-// TestPodsLeaveTheHostsAddressesUnchanged verifies that no address appears on the host when a pod starts. A new address
-// would make a browser on the host abort its requests with ERR_NETWORK_CHANGED.
+// TestPodsLeaveTheHostsAddressesUnchanged verifies that the bridge and the pod's device on the host get no IPv6 address
+// when a pod starts. A new address would make a browser on the host abort its requests with ERR_NETWORK_CHANGED.
 func TestPodsLeaveTheHostsAddressesUnchanged(t *testing.T) {
 	n := start(t)
 	sb, _ := n.sandbox("a")

@@ -57,7 +57,8 @@ func (s *server) RunPodSandbox(_ context.Context, q *pb.RunPodSandboxRequest) (*
 	return &pb.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
 }
 
-// refuseSandbox returns an error if the pod requires a feature that this runtime does not support.
+// refuseSandbox returns an error if the sandbox has no metadata or the pod requires a feature that this runtime does
+// not support.
 func refuseSandbox(q *pb.RunPodSandboxRequest) error {
 	refuse := func(format string, a ...any) error {
 		return status.Errorf(codes.InvalidArgument, "the process runtime "+format, a...)

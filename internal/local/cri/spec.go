@@ -13,8 +13,8 @@ import (
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// spec translates the kubelet's configuration of a container to the shim's. It fails if the container requires a
-// feature that this runtime does not support.
+// spec translates the kubelet's configuration of a container to the shim's. It fails if the configuration is invalid or
+// requires a feature that this runtime does not support. It creates missing sources of mounts.
 func (s *server) spec(sb *sandbox, config *pb.ContainerConfig) (*shim.Spec, error) {
 	if err := refuseContainer(config); err != nil {
 		return nil, err
@@ -114,7 +114,8 @@ var propagations = map[pb.MountPropagation]uint64{
 }
 
 // mounts lists the mounts of a container, outer paths first: /etc/hostname and /etc/resolv.conf of the pod, the
-// kubelet's mounts such as volumes, and the devices. It creates missing sources.
+// kubelet's mounts such as volumes, and the devices. A pod in the host's network without DNS servers of its own keeps
+// the host's resolv.conf. mounts creates missing sources of the kubelet's mounts as directories.
 func (s *server) mounts(sb *sandbox, config *pb.ContainerConfig) ([]shim.Mount, error) {
 	dir := s.cfg.sandboxDir(sb.ID)
 	out := []shim.Mount{{Src: filepath.Join(dir, "hostname"), Dst: "/etc/hostname", Propagation: unix.MS_PRIVATE}}

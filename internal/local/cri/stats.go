@@ -58,7 +58,7 @@ func parseCount(s string) uint64 {
 }
 
 // processes lists the /proc directories of the container's processes, the shim first. They are all processes of the
-// container's PID namespace or, if it has none, the shim's descendants.
+// container's own PID namespace or, if it has none, the shim and its descendants.
 func (c *container) processes() []string {
 	shim := fmt.Sprintf("/proc/%d", c.Process.PID)
 	own := c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == pb.NamespaceMode_CONTAINER

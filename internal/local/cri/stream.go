@@ -191,7 +191,7 @@ type frame struct {
 	payload []byte
 }
 
-// writeFrames writes the frames of all senders to w until done is closed.
+// writeFrames writes the frames of all senders to w until done is closed or a write fails.
 func writeFrames(w io.Writer, frames <-chan frame, done <-chan struct{}) {
 	for {
 		select {

@@ -117,7 +117,8 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 	_ = w.WriteMsg(reply) // fails only if the client has disconnected
 }
 
-// answer returns the reply to a message: from the zone, or from the upstream for names outside the domain.
+// answer returns the reply to a message: from the zone, or from the upstream for a name that is neither in the zone nor
+// in the domain. It returns the code NOTIMP for a message that is not a query with exactly one question.
 func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 	reply := new(dns.Msg).SetReply(request)
 	if len(request.Question) != 1 || request.Opcode != dns.OpcodeQuery {
@@ -147,7 +148,7 @@ func (s *Server) answer(request *dns.Msg, overTCP bool) *dns.Msg {
 func (s *Server) owns(name string) bool { return dns.IsSubDomain(s.domain+".", name) }
 
 // resolveAlias appends the records of the target to an answer that is a CNAME record. It returns other answers
-// unchanged.
+// unchanged, and every answer to a question for the type CNAME or ANY.
 func (s *Server) resolveAlias(answers []dns.RR, q dns.Question, overTCP bool) []dns.RR {
 	if len(answers) != 1 || q.Qtype == dns.TypeCNAME || q.Qtype == dns.TypeANY {
 		return answers

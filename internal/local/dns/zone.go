@@ -1,6 +1,6 @@
 // Package dns is the cluster's name server. It answers for Services and their endpoints according to the Kubernetes DNS
-// specification (v1.1), and forwards every other question to the machine's own name servers. It has no records for pods
-// that are not endpoints of a Service. Start reading at Server.
+// specification (v1.1), and forwards questions about names outside the cluster's domain to the machine's own name
+// servers. It has no records for pods that are not endpoints of a Service. Start reading at Server.
 package dns
 
 import (

@@ -53,8 +53,8 @@ const ended = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJ
 const restarted = `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "again-%d"}, "spec": {"replicaSpecs": [{"type": "w", "replicas": 1,
 	"restartPolicy": {"policy": "OnFailure", "limit": 1}, "template": {"spec": {"containers": [{"name": "main", "image": "none", "command": ["sh", "-c", "echo What failed; exit 1"]}]}}}]}}`
 
-// historyKeeps verifies that t9k history shows jobs and the logs of all their attempts, even after a job is deleted,
-// and only to users who may get the jobs.
+// historyKeeps verifies that t9k history shows jobs and the logs of all their attempts, still shows a job after its
+// deletion, and shows jobs only to users who may get them.
 func historyKeeps(t *testing.T, u *user) {
 	t.Helper()
 	jobs := u.client(t, "default").Discovery().RESTClient()

@@ -22,7 +22,9 @@ import (
 )
 
 // TestClusterLifeLeavesTheMachineUnchanged verifies that nothing remains on the machine after the whole life of a
-// cluster, which includes restarts on the same data after a stop and after a kill of the machine process.
+// cluster, which includes restarts on the same data after a stop and after a kill of the machine process. In between,
+// it verifies the commands, the pods' network and the archive of the running cluster, and that a start repairs a
+// changed CRD and a changed webhook.
 func TestClusterLifeLeavesTheMachineUnchanged(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -196,8 +198,8 @@ func (u *user) leavesNothing(t *testing.T, name string, c *local.Config) {
 	}
 }
 
-// podsFindEachOther runs two pods until the second one terminates: a server, and a pod that connects to it by the names
-// of the pod and of its Service, and to the API server.
+// podsFindEachOther verifies with two pods, server and asker, that a pod reaches another pod by that pod's own name and
+// by the name of a Service, and reaches the API server. When it returns, asker has terminated and server still runs.
 func podsFindEachOther(t *testing.T, u *user, name string) {
 	t.Helper()
 	c := u.client(t, name)
@@ -224,8 +226,9 @@ func podsFindEachOther(t *testing.T, u *user, name string) {
 	}
 }
 
-// checkKilledMachine kills the machine process. It verifies that down removes what remains of the cluster, and that up
-// starts on the same data with or without a down.
+// checkKilledMachine kills the machine process. It verifies that down removes what remains of the cluster, and that up,
+// with or without a down before it, starts on the same data, fails the pod that ran with the reason NodeLost, and runs
+// new pods.
 func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 	t.Helper()
 	for _, viaDown := range []bool{true, false} {
@@ -257,9 +260,9 @@ func (u *user) checkKilledMachine(t *testing.T, config *local.Config) {
 	}
 }
 
-// TestTwoClustersAreSeparate verifies that the pods of one cluster do not see the pods of another. The second cluster
-// is without TensorStack Batch: it runs pods with the plain kube-scheduler, and contains no objects with which an
-// installation would conflict.
+// TestTwoClustersAreSeparate verifies that two clusters have different networks and can run pods of the same names, and
+// that one continues when the other is deleted. The second cluster is without TensorStack Batch: it runs pods with the
+// plain kube-scheduler, and contains no CRDs with which an installation would conflict.
 func TestTwoClustersAreSeparate(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -33,7 +33,8 @@ func TestFrozenAndKilledComponents(t *testing.T) {
 	t.Run("the cluster recovers from killed components", u.checkKilledComponents)
 }
 
-// checkFrozenComponents freezes each program in turn and verifies that status reports it as not ready.
+// checkFrozenComponents freezes each program in turn and verifies that status reports it as not ready in time, and as
+// ready after it continues. While the machine process is frozen, status must fail.
 func (u *user) checkFrozenComponents(t *testing.T) {
 	t.Helper()
 	client := local.NewClient(u.dir("default"))

@@ -178,7 +178,7 @@ func (u *user) traces(t *testing.T, name string, c *local.Config) []string {
 	return found
 }
 
-// processesOf returns the processes that name dir: in their command line, their environment or their mounts.
+// processesOf returns the files in /proc that contain dir: command lines, environments and mounts of processes.
 func processesOf(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/*")

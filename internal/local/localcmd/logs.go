@@ -77,7 +77,7 @@ func copyLog(ctx context.Context, out io.Writer, f *os.File, tail int, follow bo
 	}
 }
 
-// seekLines moves f to the start of its last n lines, or to its beginning if n is negative.
+// seekLines moves f to the start of its last n lines. It does not move f if n is negative.
 func seekLines(f *os.File, n int) error {
 	if n < 0 {
 		return nil

@@ -52,7 +52,8 @@ func newStatus(c *cluster) *cobra.Command {
 	}
 }
 
-// printStatus prints the state of the cluster, the address of its console, and a table of its components.
+// printStatus prints the state of the cluster, its addresses and paths, and a table of its components. console is the
+// address of the console; empty for none.
 func printStatus(out io.Writer, d local.Dir, c *local.Config, console string, s *local.Status, now time.Time) {
 	state := "ready"
 	switch {

@@ -19,7 +19,7 @@ const (
 	path    = dbus.ObjectPath("/org/freedesktop/login1")
 )
 
-// start starts a server until the end of the test and returns its socket.
+// start starts a server until the end of the test. It returns the server and the path of its socket.
 func start(t *testing.T) (*logind.Server, string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "a, b.sock")

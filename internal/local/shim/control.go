@@ -172,7 +172,8 @@ func (c *control) handle(conn *os.File) {
 	}
 }
 
-// attach forwards the client's input to the command until the client disconnects. broadcast sends the output.
+// attach forwards the client's input and terminal sizes to the command until the client disconnects. With stdinOnce, it
+// closes the command's input when the client ends its input or disconnects. broadcast sends the output.
 func (c *control) attach(conn *os.File) {
 	c.out.add(conn)
 	defer c.out.remove(conn)

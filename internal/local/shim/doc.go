@@ -11,5 +11,5 @@
 // program that contains all of Kubernetes spends about 60 MB and a tenth of a second on the initialization of these
 // packages, but a shim runs and exits in the init function of this package, before this initialization begins. The shim
 // also avoids the packages of the standard library that are initialized later: net, os/exec and path/filepath. A test
-// of package cri checks this.
+// of package cri checks that no package of Kubernetes is initialized before the shim.
 package shim

@@ -27,8 +27,8 @@ func init() {
 	os.Exit(run())
 }
 
-// run is the main function of a shim. It returns the command's exit code, so that the parent gets it even if the exit
-// file cannot be written.
+// run is the main function of a shim. It returns the command's exit code, or StartFailed if the command did not start,
+// so that the parent gets it even if the exit file cannot be written.
 func run() int {
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
@@ -109,6 +109,7 @@ func prepare() (*container, error) {
 }
 
 // dropPrivileges drops the privileges that the command must not have. The shim itself keeps its capabilities.
+// dropPrivileges also makes the shim a subreaper and sets its OOM score, which the command inherits.
 func (c *container) dropPrivileges() error {
 	if err := Confine(c.spec); err != nil {
 		return err
@@ -136,7 +137,8 @@ func (c *container) findCommand() error {
 	return err
 }
 
-// start starts the command, its input and output, and the control socket.
+// start records that the command may have been started, and then starts the command, its input and output, and the
+// control socket.
 func (c *container) start() error {
 	fd, err := unix.Openat(c.dir, StartedFile, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -163,7 +165,8 @@ func (c *container) start() error {
 	return nil
 }
 
-// supervise forwards signals and reaps processes until the command exits. It returns the command's exit code.
+// supervise forwards signals and reaps processes until the command exits. It then calls finish and returns the
+// command's exit code.
 func (c *container) supervise() int32 {
 	for sig := range c.signals {
 		n, ok := sig.(syscall.Signal)

@@ -22,7 +22,7 @@ type hostMount struct {
 var skippedTypes = map[string]bool{"nsfs": true, "autofs": true, "overlay": true, "rpc_pipefs": true, "binfmt_misc": true}
 
 // CoverSource is the source of the mounts with which the cluster hides the machine's directories from its kubelet.
-// Containers see the directories below these mounts.
+// Containers see the hidden directories instead of these mounts.
 const CoverSource = "t9k-local"
 
 // hostMounts lists the mounts of the host that a container sees, parents first: / and the mounts that an overlay of /
@@ -159,8 +159,8 @@ func realPath(p string) (string, error) {
 	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// attach mounts the sources at their destinations. It runs in the new root, where absolute symbolic links such as
-// /var/run refer to the container's own directories.
+// attach mounts the sources at their destinations, and covers the directories in hide that they contain. It runs in the
+// new root, where absolute symbolic links such as /var/run refer to the container's own directories.
 func attach(mounts []Mount, sources []source, hide []string) error {
 	for i, m := range mounts {
 		from := sources[i]
@@ -192,7 +192,8 @@ func coverWithEmpty(dir string) error {
 	return nil
 }
 
-// attachOne mounts one source, the detached mount fd, and returns its destination without symbolic links.
+// attachOne mounts one source, the detached mount fd, and returns its destination without symbolic links. It creates a
+// missing destination.
 func attachOne(m Mount, fd int) (target string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

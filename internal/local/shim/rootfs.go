@@ -16,8 +16,8 @@ import (
 
 // rootfs builds a container's root from the host's. The root is an overlay, so that the container's writes go to a
 // separate layer. In a user namespace, the kernel denies an overlay of a tree that contains mounts. In this case,
-// rootfs rebuilds each directory above the mounts and mounts a separate overlay for each part below. It binds parts
-// that no overlay can show read-only. Nothing is ever written to the host's files.
+// rootfs rebuilds each directory above the mounts and mounts a separate overlay for each part below. If no overlay can
+// show a part, rootfs binds the part read-only or leaves it empty. Nothing is ever written to the host's files.
 type rootfs struct {
 	spec    *Spec
 	dir     string // the container's directory
@@ -154,7 +154,7 @@ func (r *rootfs) rebuildEntry(p string, e fs.DirEntry) error {
 	return r.rebuildDirectory(p)
 }
 
-// rebuildDirectory shows one directory of the host in the new root: as an overlay, rebuilt, or read-only.
+// rebuildDirectory shows one directory of the host in the new root: as an overlay, rebuilt, read-only, or empty.
 func (r *rootfs) rebuildDirectory(p string) error {
 	st, err := os.Stat(p)
 	if err != nil {
@@ -266,7 +266,7 @@ func (r *rootfs) addBase(p string) error {
 	return err
 }
 
-// finishReadOnly makes the mounts of the root read-only, except the volumes in it.
+// finishReadOnly makes the mounts that addBase recorded read-only. Volumes are not among them.
 func (r *rootfs) finishReadOnly() error {
 	for _, fd := range r.base {
 		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {

@@ -48,8 +48,8 @@ func TestFullDiskLosesOnlyOutput(t *testing.T) {
 	w.add([]byte("text\n"))
 }
 
-// TestDeletedEntriesAreLeftOut verifies that a container starts even if other programs delete files of a directory
-// while the shim shows it.
+// TestDeletedEntriesAreLeftOut verifies that rebuildEntries leaves out entries that other programs have deleted since
+// the directory was read, and does not fail.
 func TestDeletedEntriesAreLeftOut(t *testing.T) {
 	host := t.TempDir()
 	for _, name := range []string{"gone", "stays"} {

@@ -37,7 +37,7 @@ func FuzzLife(f *testing.F) {
 }
 
 // FuzzRound verifies that a round on a cluster with numbers at the bounds of the API does not panic, decides the same
-// each time, and does not let a queue exceed its quota.
+// each time, and does not raise the use of a queue above its quota.
 func FuzzRound(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255})

@@ -98,7 +98,7 @@ func (n need) refusal(fitted int, last *refusal) *refusal {
 }
 
 // uniform returns a key of the shape that all pods share. The key includes the queue, because queues may use different
-// nodes. The key is empty if the pods differ or if their shape is unknown.
+// nodes. The key is empty if the pods differ or if their shape is unknown. There must be at least one pod.
 func uniform(g *Group, pods []*Pod) string {
 	shape := pods[0].Shape
 	for _, p := range pods {
@@ -112,7 +112,8 @@ func uniform(g *Group, pods []*Pod) string {
 	return g.Queue + "\x00" + shape
 }
 
-// domainsOf lists the topology domains in which the group already has pods.
+// domainsOf lists the topology domains in which the group already has pods. The domain of a node without one is the
+// empty string.
 func (r *round) domainsOf(g *Group) []string {
 	var all []string
 	for _, p := range g.Pods {
@@ -222,7 +223,8 @@ func (r *round) fillInOrder(g *Group, n need, pods []*Pod, parts []func(string) 
 	return n.refusal(n.total-left.total, no)
 }
 
-// whereMore returns the filter of nodes for a pod beyond the minimum. A nil filter allows all nodes.
+// whereMore returns the filter of nodes for a pod beyond the minimum; nil allows all nodes. If the policy of the group
+// is Required, only the domains in which it already has pods are allowed.
 func (r *round) whereMore(g *Group) func(string) bool {
 	have := r.domainsOf(g)
 	if g.Topology != Required || len(have) == 0 {

@@ -218,8 +218,8 @@ func (k *podClass) tooMany(least int) string {
 	return message
 }
 
-// tooMuch returns a message if the needed pods request more of a resource than all their sites together have, and an
-// empty string otherwise.
+// tooMuch returns a message if the needed pods that may use the same sites request more of a resource than these sites
+// together have, and an empty string otherwise.
 func (n need) tooMuch(pods []*Pod, sites func(*Pod) *Sites) string {
 	bySites := map[*Sites][]*Pod{}
 	var order []*Sites

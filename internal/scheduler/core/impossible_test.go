@@ -8,11 +8,11 @@ import (
 )
 
 // impossibleCase is a group of queue q in a world of two nodes of 4 CPUs, of the classes s and t and the domains a and
-// b.
+// b. A case without want and reason is scheduled.
 type impossibleCase struct {
 	quota  int64
 	set    func(w *world) *Group
-	want   []string // parts of the message; empty if the group is not impossible
+	want   []string // parts of the message; empty if the group is not Impossible
 	nodes  bool
 	reason Reason
 }
@@ -106,7 +106,7 @@ func twoShapes(w *world, shape string) *Group {
 }
 
 // TestImpossibleGroupsNameTheirObstacle verifies the messages for groups that cannot start even when nothing else runs,
-// and that all other groups get another reason.
+// that all other groups get another reason, and for which groups more nodes would help.
 func TestImpossibleGroupsNameTheirObstacle(t *testing.T) {
 	for name, test := range impossibleCases {
 		t.Run(name, func(t *testing.T) {

@@ -58,8 +58,8 @@ func roundOnly(t testing.TB, c *Cluster) Result {
 	return result
 }
 
-// TestRoundChangesOnlyNodes verifies that a round does not change its input, whether it binds, reserves or evicts. Most
-// other tests of rounds check this too.
+// TestRoundChangesOnlyNodes verifies that a round that evicts and a round that keeps a reservation do not change their
+// input. Most other tests check this for their rounds too.
 func TestRoundChangesOnlyNodes(t *testing.T) {
 	w := newWorld().addNode(4, "", "").addNode(4, "", "")
 	w.cluster.Domain = nil

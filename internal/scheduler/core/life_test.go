@@ -43,7 +43,7 @@ func newLifeOf(t testing.TB, random *rand.Rand) *life {
 	return l
 }
 
-// arrive adds a job of a random kind that fits the otherwise empty cluster.
+// arrive adds a job of a random kind, unless the job would not fit the otherwise empty cluster.
 func (l *life) arrive() {
 	l.serial++
 	queues := sortedKeys(l.cluster.Queues)
@@ -72,7 +72,7 @@ func (l *life) arrive() {
 	l.todo[g] = n
 }
 
-// alone reports whether all pods of a group fit an empty cluster.
+// alone reports whether all pods of a group fit an empty cluster and the quota of its queue.
 func (l *life) alone(g *Group) bool {
 	w := newWorld()
 	for _, n := range l.nodes {

@@ -86,7 +86,7 @@ func (r *round) started(g *Group) bool {
 }
 
 // candidates lists the waiting pods, the largest first. Among pods of one size, pods of the role with the most waiting
-// pods come first. The pods that are easiest to place come last and fill the remaining room.
+// pods come first, and then the oldest pods. The pods that are easiest to place come last and fill the remaining room.
 func (r *round) candidates(g *Group) []*Pod {
 	var all []*Pod
 	members := map[string]int{}

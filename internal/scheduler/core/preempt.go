@@ -245,7 +245,8 @@ func (r *round) displace(g *Group, d *Decision, n need, pods []*Pod, units []evi
 }
 
 // fewest returns the smallest number of units, taken in order, without which the group fits, and leaves the group
-// placed. The group must fit if all units are taken away.
+// placed. The number may be too large if the group fits without some units and no longer fits without further ones. The
+// group must fit if all units are taken away.
 func (r *round) fewest(g *Group, n need, pods []*Pod, units []evictionUnit, mark int, fits func(int) bool) int {
 	if !r.Shapeless && g.Topology == "" && uniform(g, pods) != "" {
 		r.rollback(mark)

@@ -89,7 +89,8 @@ func (l *life) check() {
 	l.checkOrder(decisions)
 }
 
-// checkGangs checks that a group starts with all of its minimum or not at all.
+// checkGangs checks that a group starts with all of its minimum or not at all, that pods beyond the minimum are bound
+// one by one, and that a group with the policy Required is in one domain.
 func (l *life) checkGangs(d *Decision, was before) {
 	g := d.Group
 	for i, gang := range d.Gangs {
@@ -130,8 +131,9 @@ func (l *life) checkGangs(d *Decision, was before) {
 	}
 }
 
-// checkReservation checks that a group evicts only pods that may be evicted, that it fits without them, and that none
-// of the evictions is unnecessary.
+// checkReservation checks that a group evicts pods only together with a reservation that waits for a preemption, that
+// it evicts only pods that may be evicted, that it fits without them, and that at least one eviction in each group that
+// loses pods is necessary.
 func (l *life) checkReservation(d *Decision, ending map[*Pod]bool) {
 	res := d.Reservation
 	if res == nil {
@@ -174,8 +176,8 @@ func (l *life) checkReservation(d *Decision, ending map[*Pod]bool) {
 	}
 }
 
-// checkVictim checks that a group g loses only pods that may be evicted, and that at least one of their evictions is
-// necessary.
+// checkVictim checks that a group g loses only pods that may be evicted, that it then has either its minimum or no pod
+// left if it had its minimum before, and that at least one of the evictions is necessary.
 func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	evicted, rest := losses(d, g)
 	if evicted == 0 {

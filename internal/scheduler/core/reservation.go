@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// keep places the pods of a reservation on their planned nodes, so that no other pod takes that room.
+// keep places the pods of a reservation on their planned nodes, so that no other pod takes that room. This cannot be
+// rolled back.
 func (r *round) keep(g *Group, res *Reservation) {
 	r.order = max(r.order, res.Order)
 	for _, at := range res.Placements {
@@ -15,7 +16,8 @@ func (r *round) keep(g *Group, res *Reservation) {
 	r.log = nil
 }
 
-// lift frees the room of a reservation, so that the round can test whether its group can start now.
+// lift frees the room of a reservation, so that the round can test whether its group can start now. This cannot be
+// rolled back. What the round has learned about lack of room is forgotten.
 func (r *round) lift(g *Group, res *Reservation) {
 	for _, at := range res.Placements {
 		r.take(g, at.Pod, at.Node)

@@ -15,7 +15,8 @@ type round struct {
 	// binds, and those for which it reserves the room.
 	at              map[*Pod]string
 	bound, reserved map[*Pod]bool
-	// reservations are the current reservations. A group is removed when it starts or loses its reservation.
+	// reservations are the reservations of earlier rounds. A group is removed when it starts or loses its reservation.
+	// Reservations that this round makes are not added.
 	reservations map[*Group]*Reservation
 	// evicted are the pods that this round evicts.
 	evicted   map[*Pod]bool
@@ -131,7 +132,8 @@ func (r *round) starves(g *Group) bool {
 	return r.ReserveAfter > 0 && !g.Since.IsZero() && r.Now.Sub(g.Since) >= r.ReserveAfter
 }
 
-// serve tries the pending groups in their order.
+// serve tries the pending groups in their order. If the round has placed MaxPods pods, it ends the round and sets
+// result.More.
 func (r *round) serve(p *pendingGroups) {
 	for g := p.next(r); g != nil; g = p.next(r) {
 		if r.MaxPods > 0 && r.placed >= r.MaxPods {
@@ -220,7 +222,8 @@ func (r *round) admitted(g *Group, d *Decision, n need) (pods []*Pod, refused bo
 	return nil, true
 }
 
-// dropReservation drops the reservation of a group. The caller has already freed its room with lift.
+// dropReservation drops the reservation of a group, if it has one. The caller has already freed its room with lift.
+// dropReservation also clears the log, so that the steps so far cannot be rolled back.
 func (r *round) dropReservation(g *Group) {
 	if r.reservations[g] != nil {
 		delete(r.reservations, g)
@@ -230,7 +233,8 @@ func (r *round) dropReservation(g *Group) {
 }
 
 // start places a gang. If the gang does not fit, start plans evictions or a reservation for it, or records why it
-// waits. It reports whether more pods of the group wait for a node in this round.
+// waits, and evicts the gang if it is stranded. It reports whether more pods of the group wait for a node in this
+// round.
 func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	no := r.gang(g, n, pods, nil)
 	if no == nil {
@@ -258,7 +262,8 @@ func (r *round) start(g *Group, d *Decision, n need, pods []*Pod) (again bool) {
 	return false
 }
 
-// evictStranded evicts the pods of a gang that has been partly bound for at least Grace.
+// evictStranded evicts the bound pods of a gang that has been partly bound for at least Grace and was never bound as a
+// whole.
 func (r *round) evictStranded(g *Group, d *Decision) {
 	if !g.Complete && r.Grace > 0 && !g.Partial.IsZero() && r.Now.Sub(g.Partial) >= r.Grace {
 		d.Evict = append(d.Evict, r.stranded(g)...)

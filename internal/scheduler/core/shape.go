@@ -23,8 +23,8 @@ func (q *Queue) admitted(pods []*Pod) (fit []*Pod, why string) {
 	return fit, why
 }
 
-// allowed returns the waiting pods whose requesters may use the queue. why is the message about the first of the other
-// pods; it is empty if there are none.
+// allowed returns the waiting pods whose requesters may use the queue, in the order of candidates. why is the message
+// about the first of the other pods; it is empty if there are none.
 func (r *round) allowed(g *Group) (pods []*Pod, why string) {
 	for _, p := range r.candidates(g) {
 		if p.Barred == "" {

@@ -89,7 +89,7 @@ func TestRandomPodLimitsAreKept(t *testing.T) {
 	}
 }
 
-// checkLimits checks a decision for one group against the pod limits of its queue.
+// checkLimits checks a decision for one group against the pod limits of its queue, and chooses when the bound pods end.
 func (l *life) checkLimits(d *Decision) {
 	q := l.cluster.Queues[d.Group.Queue]
 	var given []Placement

@@ -15,8 +15,7 @@ func (r Resources) add(o Resources, sign int64) {
 }
 
 // Share returns the dominant share of a queue with this use: the largest ratio of use to quota, or to capacity for a
-// resource without a quota. If the queue uses a resource of which the cluster has none, its share of that resource is
-// 1.
+// resource without a quota. If the queue uses a resource whose quota or capacity is 0, its share of that resource is 1.
 func (q *Queue) Share(used Resources) float64 {
 	share := 0.0
 	for name, v := range used {

@@ -81,8 +81,8 @@ func (s *Site) fit(requests Resources) int {
 }
 
 // closest finds the site that comes closest to holding a pod with these requests. It returns the resources that are
-// short there, with the amounts that the site has and the pod requests. The caller must know that the pod fits on no
-// site.
+// short there, with the amounts that the site has and the pod requests, or "room for 0 pods" if no resource is short.
+// The caller must know that the pod fits on no site.
 func (s *Sites) closest(requests Resources) string {
 	var best []string
 	least := math.Inf(1)

@@ -12,7 +12,7 @@ var crowds = flag.Int("crowds", 250, "number of random clusters in which large g
 
 // TestNoStarvation verifies that small groups do not keep large groups from starting. Small groups arrive continuously
 // and take all room that becomes free, while large groups wait. Once ReserveAfter has passed, the first large group
-// waits no longer than the longest pod that is then running, and each further large group waits no longer than that
+// waits at most one minute longer than the longest pod runs, and each further large group waits at most that long
 // again.
 func TestNoStarvation(t *testing.T) {
 	waited := 0
@@ -29,7 +29,8 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
-// crowd is a cluster that is always full. Each step is one minute.
+// crowd is a cluster that is always full. Each step is one minute. Pods run for at most longest minutes. large are the
+// large groups, and waited counts those that started after ReserveAfter.
 type crowd struct {
 	*life
 	longest int

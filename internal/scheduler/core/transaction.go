@@ -65,7 +65,7 @@ func (r *round) take(g *Group, p *Pod, node string) {
 }
 
 // place puts a pod on the best node that among allows, if the quota of its queue allows it. It returns nil if it placed
-// the pod.
+// the pod. In a simulation, a refusal for lack of room has no message.
 func (r *round) place(g *Group, p *Pod, among func(string) bool) *refusal {
 	q := r.Queues[g.Queue]
 	if len(q.exceeds(r.used[g.Queue], p.Requests)) > 0 {

@@ -19,7 +19,7 @@ type Queue struct {
 	// group that needs more than the capacity.
 	Capacity Resources
 	Priority int32
-	// Preemptible reports whether queues of higher priority may evict pods of this one.
+	// Preemptible is true if queues of higher priority may evict pods of this one.
 	Preemptible bool
 	// Closed is true if no new group may start in the queue.
 	Closed bool
@@ -81,7 +81,8 @@ type Group struct {
 	// Complete is true if the whole minimum was bound once. If such a group loses pods, the round does not evict the
 	// others after Grace.
 	Complete bool
-	// Reservation is the room that an earlier round reserved for the group.
+	// Reservation is the room that an earlier round reserved for the group; nil if there is none. Round places its
+	// pods, so Nodes must not have them when Round is called.
 	Reservation *Reservation
 }
 
@@ -138,8 +139,8 @@ type Cluster struct {
 	// Uncounted reports whether pods may get a resource from a source other than the allocatable resources of their
 	// node; nil means that there is no such resource.
 	Uncounted func(resource string) bool
-	// Domain returns the topology domain of a node, or an empty string if it has none. Domains lists all domains in
-	// order.
+	// Domain returns the topology domain of a node, or an empty string if it has none; if Domain is nil, no node has
+	// one. Domains lists all domains in order.
 	Domain  func(node string) string
 	Domains []string
 	Now     time.Time
@@ -185,7 +186,8 @@ type Decision struct {
 	Evict []*Pod
 	// Reservation is the room to keep for the group. The caller passes it to the next round.
 	Reservation *Reservation
-	// Reason is why the group, or its pods beyond the minimum, wait. It is Scheduled if no pod waits.
+	// Reason is why the group, or its pods beyond the minimum, wait. It is Scheduled if no pod waits, or if the round
+	// ended before it tried the pods that wait.
 	Reason  Reason
 	Message string
 	// LacksNodes is true if only room on nodes is missing, so that more nodes would let the waiting pods start.
@@ -194,7 +196,7 @@ type Decision struct {
 	Extra bool
 }
 
-// Result is the outcome of a round. Decisions are in the order in which the round took them.
+// Result is the outcome of a round. Decisions are in the order in which the round first tried the groups.
 type Result struct {
 	Decisions []*Decision
 	// More is true if another round should follow at once, because this round left groups out, or dropped a reservation

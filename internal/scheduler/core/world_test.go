@@ -99,7 +99,7 @@ func (w *world) pod(g *Group, role string, cpu int64) *Pod {
 	return p
 }
 
-// run binds the given pods of a group, or all of them, to a node.
+// run binds the given pods of a group to a node. Without pods, it binds all of them and marks the group as complete.
 func (w *world) run(g *Group, node string, pods ...*Pod) *Group {
 	if len(pods) == 0 {
 		pods = g.Pods
@@ -160,8 +160,8 @@ func (w *world) Take(p *Pod, name string) {
 	n.used.add(p.Requests, -1)
 }
 
-// round runs a round, binds the pods that it decides to bind and keeps its reservations. Evicted pods run until the
-// test removes them.
+// round runs a round, binds the pods that it decides to bind and keeps its reservations. Evicted pods are marked as
+// Ending and keep their room until the test removes them.
 func (w *world) round(t testing.TB) map[string]*Decision {
 	t.Helper()
 	for _, g := range w.cluster.Groups { // Round places the pods of reservations itself

@@ -29,7 +29,8 @@ type Queue[K comparable, V any] struct {
 	// retries is true if failed work is done again, unless there is a newer value.
 	retries bool
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// values holds, by key, the values for which the work has not begun.
 	values map[K]V
 }
 

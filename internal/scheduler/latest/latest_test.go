@@ -8,7 +8,8 @@ import (
 )
 
 // TestLatestValueTakesEffectLast verifies that work for one key runs one at a time, that a newer value replaces one
-// that waits, and that failed work is repeated unless a newer value exists.
+// that waits, and that failed work is repeated unless a newer value exists. Work for other keys runs at the same time.
+// A dropped value is not used.
 func TestLatestValueTakesEffectLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, release, took := make(chan string, 10), make(chan error), make(chan string, 10)

@@ -32,7 +32,7 @@ func (n *Nodes) PodsRefuseOthers() bool {
 }
 
 // Domains returns the topology domains of the nodes by a label. of maps the name of each node that has the label to its
-// domain. all lists the domains in alphabetical order.
+// domain. all lists the domains in alphabetical order. Both are nil if the snapshot cannot be read.
 func (n *Nodes) Domains(label string) (of map[string]string, all []string) {
 	listed, err := n.snapshot.List()
 	if err != nil {

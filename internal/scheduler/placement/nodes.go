@@ -41,7 +41,7 @@ type Nodes struct {
 	// assumed holds, by UID, the copies of waiting pods, with their nodes, that Nodes has assumed in the cache and not
 	// forgotten.
 	assumed map[types.UID]*corev1.Pod
-	// reserved are the cycle states of assumed pods for which Reserve plugins hold volumes or devices.
+	// reserved are the cycle states, by UID, of assumed pods for which Reserve plugins hold volumes or devices.
 	reserved map[types.UID]fwk.CycleState
 	// away are the pods that have been removed from the snapshot, by node.
 	away map[string]*absence
@@ -68,7 +68,8 @@ func New(logger klog.Logger, fw framework.Framework, cache internalcache.Cache, 
 		assumed: map[types.UID]*corev1.Pod{}, reserved: map[types.UID]fwk.CycleState{}, away: map[string]*absence{}, searches: map[string]*search{}}, nil
 }
 
-// absence holds the pods that have been removed from one node of the snapshot.
+// absence holds the pods that have been removed from one node of the snapshot, by UID. generation is the generation
+// that the node got when it was last edited.
 type absence struct {
 	generation int64
 	pods       map[types.UID]fwk.PodInfo
@@ -119,7 +120,7 @@ func (n *Nodes) Reset(ctx context.Context) {
 	clear(n.away)
 }
 
-// refresh updates the snapshot, and removes the pods in away again.
+// refresh updates the snapshot if it is stale, and removes the pods in away again.
 func (n *Nodes) refresh() {
 	if !n.stale {
 		return
@@ -236,7 +237,7 @@ func (n *Nodes) assume(p *core.Pod, node string) {
 	n.stale = true
 }
 
-// Forget frees the room of a pod that has been assumed.
+// Forget frees the room of a pod that has been assumed. For other pods it does nothing.
 func (n *Nodes) Forget(ctx context.Context, uid types.UID) {
 	pod := n.assumed[uid]
 	if pod == nil {

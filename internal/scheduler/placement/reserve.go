@@ -33,8 +33,8 @@ func IsPlanned(state fwk.CycleState) bool {
 	return err == nil
 }
 
-// reserve runs the profile's Reserve plugins for an assumed pod. The plugins hold its volumes and devices, so that the
-// next pod of the plan cannot get them.
+// reserve runs the profile's Reserve plugins for an assumed pod that needs volumes or devices. The plugins hold these,
+// so that the next pod of the plan cannot get them. For other pods it does nothing and returns nil.
 func (n *Nodes) reserve(ctx context.Context, state fwk.CycleState, uid types.UID) *fwk.Status {
 	pod := n.assumed[uid]
 	if pod == nil || !podspec.Reserves(pod) {

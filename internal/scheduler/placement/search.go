@@ -82,9 +82,9 @@ func (n *Nodes) lookup(state fwk.CycleState, p *core.Pod, w *Pod, result *fwk.Pr
 	return l, nil
 }
 
-// searchFor returns the search that the pods of a shape share, or a new one if the fit of the pod depends on other
-// pods. A new search begins at a node that depends only on the group, so that groups spread over a large cluster and
-// equal rounds decide alike.
+// searchFor returns the search that the pods of a shape in one queue share. If the pod has no shape or its fit depends
+// on other pods, it returns a new search that is not shared. A new search begins at a node that depends only on the
+// group and on the number of nodes, so that groups spread over a large cluster and equal rounds decide alike.
 func (n *Nodes) searchFor(state fwk.CycleState, w *Pod, shape string, nodes int) *search {
 	from := w.position(nodes)
 	if shape == "" || !state.GetSkipFilterPlugins().HasAll(names.InterPodAffinity, names.PodTopologySpread) {
@@ -102,7 +102,8 @@ func (n *Nodes) searchFor(state fwk.CycleState, w *Pod, shape string, nodes int)
 	return s
 }
 
-// position returns a position below n. It is the same for a group in all rounds and differs between groups.
+// position returns a position below n that depends only on n and the group, so that it is the same in all rounds and
+// usually differs between groups. It returns 0 if n is 0.
 func (w *Pod) position(n int) int {
 	if n == 0 {
 		return 0
@@ -146,7 +147,7 @@ func (l *lookup) filter(ctx context.Context, info *framework.NodeInfo) *fwk.Stat
 	return nil
 }
 
-// why explains why the pod fits on no node, in the words of kube-scheduler.
+// why explains why the pod fits on no node, in the words of kube-scheduler. run must have found no node.
 func (l *lookup) why() string {
 	d := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
 	for i := range l.all {

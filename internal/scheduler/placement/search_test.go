@@ -23,7 +23,7 @@ type rig struct {
 	testing.TB
 	*Nodes
 	sched *kubescheduler.Scheduler
-	// at returns the nodes on which the test places pods.
+	// at places and removes the pods of the test.
 	at   core.Nodes
 	pods map[types.UID]*Pod
 }
@@ -68,8 +68,9 @@ func (r *rig) pod(name, cpu, node string) *core.Pod {
 	return &core.Pod{UID: string(pod.UID), Name: name, Requests: requests, Shape: podspec.Shape(pod, requests), Node: node}
 }
 
-// TestCachedSearchEqualsFreshSearch verifies that the cached state of nodes equals a fresh evaluation of all nodes,
-// while pods of a few shapes are placed and removed, and running pods are removed and restored.
+// TestCachedSearchEqualsFreshSearch verifies that a search with cached state places each pod on a node with the highest
+// score in a fresh evaluation of all nodes, while pods of a few shapes are placed and removed, and running pods are
+// removed and restored.
 func TestCachedSearchEqualsFreshSearch(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -35,7 +35,7 @@ func permitTimeout(size int) time.Duration {
 	return min(permitBase+time.Duration(size)*permitPerPod, permitLongest)
 }
 
-// attempt is the execution of one plan. Its pods bind when all of them have reached Permit, or none of them binds.
+// attempt is the execution of one plan. None of its pods binds before all of them have reached Permit.
 type attempt struct {
 	group *group
 	size  int
@@ -158,7 +158,8 @@ func (pl *Planner) unbound(as *Assignment, now time.Time) {
 	pl.giveUp(as, now)
 }
 
-// fail ends an attempt. It rejects the pods that wait at Permit. Pods that are already being bound continue.
+// fail ends an attempt. It rejects the pods that wait at Permit, delays the next plan for the group, and reports the
+// failure. Pods that are already being bound continue. An attempt that has failed before stays as it is.
 func (pl *Planner) fail(a *attempt, why string, now time.Time) {
 	if a.why != "" {
 		return
@@ -186,7 +187,7 @@ func (x *index) backOff(g *group, now time.Time) {
 	x.wakeAt(g.backoff)
 }
 
-// giveUp removes the planned node from a pod that is not bound to it.
+// giveUp removes the planned node from a pod that is not bound to it, unless a newer plan has given the pod a node.
 func (pl *Planner) giveUp(as *Assignment, now time.Time) {
 	x := pl.index
 	if m := x.pods[as.Pod.UID]; m != nil && m.attempt == as.attempt && !m.bound() {

@@ -11,14 +11,15 @@ import (
 )
 
 // podCounts counts the pods of a group. placed counts the pods with a planned or bound node, and bound those of them
-// that are bound.
+// that are bound. Pods that are being deleted are left out.
 type podCounts struct {
 	placed, bound, waits, finished int
 	// latest is the creation time of the youngest waiting pod.
 	latest time.Time
 }
 
-// touch updates all state that is derived from the pods of a group. Call it after each change of them.
+// touch updates all state that is derived from the pods of a group, and requests a round if the group waits or has a
+// reservation. Call it after each change of the pods. It removes a group of which nothing is left.
 func (x *index) touch(g *group, now time.Time) {
 	if g.spec == nil && len(g.Pods) > 0 {
 		x.setQueue(g, podspec.Queue(x.pods[types.UID(g.Pods[0].UID)].object))

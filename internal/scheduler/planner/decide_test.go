@@ -153,7 +153,8 @@ func (r *rig) events(nodes int) []func() {
 	return all
 }
 
-// decided returns all decisions of the rounds as text, with their times.
+// decided returns all decisions of the rounds as text, with their times. It also verifies that the nodes have exactly
+// the pods of the decisions.
 func (r *rig) decided() string {
 	var b strings.Builder
 	for _, m := range r.ready {

@@ -19,13 +19,15 @@ import (
 // index is the planner's state of pods, groups and queues: what events reported and what the planner has decided. The
 // planner owns it; no other goroutine reads or writes it.
 type index struct {
+	// pods holds the members by UID, and groups the groups by Name: NAMESPACE/NAME, or pod/UID for a single pod.
 	pods   map[types.UID]*member
 	groups map[string]*group
 	// waiting are the groups with a waiting pod or a reservation.
 	waiting map[*group]bool
 	queues  map[string]*queue
-	used    map[string]core.Resources
-	// foreign are the pods of other schedulers that name a queue.
+	// used is the sum of the requests of pods with a planned or bound node, by queue. It includes the pods in foreign.
+	used map[string]core.Resources
+	// foreign are the bound pods of other schedulers that name a queue.
 	foreign map[types.UID]foreignPod
 	// attracted are the waiting pods that may fit after other pods start, because of their affinity or topology spread
 	// constraints.
@@ -54,7 +56,7 @@ type member struct {
 	constraints string
 	// attempt is the last plan that gave the pod a node.
 	attempt *attempt
-	// lastReported is the condition that was last written to the pod.
+	// lastReported is the condition that was last written to the pod; empty if it is not known.
 	lastReported podReport
 }
 
@@ -62,6 +64,7 @@ type member struct {
 // planned or being bound.
 func (m *member) bound() bool { return m.object.Spec.NodeName != "" }
 
+// queue is a queue with what events reported about it.
 type queue struct {
 	core.Queue
 	spec  scheduling.QueueSpec
@@ -114,7 +117,8 @@ func (x *index) wakeAt(t time.Time) {
 	}
 }
 
-// alarmed handles the expiry of the timer that sleep sets.
+// alarmed handles the expiry of the timer of Run: it requests a round, and clears the alarm if the time of the alarm
+// has come.
 func (x *index) alarmed(now time.Time) {
 	if !x.alarm.After(now) {
 		x.alarm = time.Time{}

@@ -67,7 +67,8 @@ func (x *index) queueSeen(q *scheduling.Queue) {
 	x.retry(q.Name)
 }
 
-// retry marks the waiting groups of a queue, so that the next round tries them.
+// retry requests a round, and marks the waiting groups of a queue, so that this round tries them. Other waiting groups
+// are tried again in the next full round.
 func (x *index) retry(name string) {
 	for g := range x.waiting {
 		g.changed = g.changed || g.queueName() == name

@@ -68,7 +68,7 @@ const (
 )
 
 // countWait records how long a group waited before its minimum was bound. It measures from the creation of the youngest
-// pod, because the group could not start before.
+// pod, because the group could not start before. A group without pods is not counted.
 func (g *group) countWait(now time.Time) {
 	var youngest time.Time
 	for _, p := range g.Pods {

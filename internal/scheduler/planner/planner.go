@@ -67,7 +67,8 @@ type Writer interface {
 type Scheduler struct {
 	Queue *podqueue.Queue
 	Nodes *placement.Nodes
-	// Pop takes a pod of another profile out of the scheduler's queue. Pop blocks until there is such a pod.
+	// Pop takes a pod of another profile out of the scheduler's queue. Pop blocks until there is such a pod, and
+	// returns nil and no error once the queue is closed.
 	Pop func(klog.Logger) (*framework.QueuedPodInfo, error)
 }
 
@@ -124,7 +125,7 @@ type Planner struct {
 	// rounds wait for their removal from the cache. While the cache contains them, their room counts as used, and a
 	// round might evict other pods instead.
 	departed map[*corev1.Pod]time.Time
-	// nextFull is the time at which groups that did not fit may be tried again. due is true if there are such groups.
+	// nextFull is the time at which groups that did not fit may be tried again. due is true if a round is to run then.
 	nextFull time.Time
 	due      bool
 

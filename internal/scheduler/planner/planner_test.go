@@ -86,7 +86,8 @@ func TestPlannerOwnsItsState(t *testing.T) {
 	}
 }
 
-// TestEndedPlannerBlocksNoCaller verifies that callers do not wait for a planner that has ended.
+// TestEndedPlannerBlocksNoCaller verifies that callers do not wait for a planner that has ended, and that no pod then
+// passes Permit.
 func TestEndedPlannerBlocksNoCaller(t *testing.T) {
 	r := newRig(t, 1)
 	asked := make(chan Popped)
@@ -108,7 +109,8 @@ func (r *rig) waits() (waits bool) {
 }
 
 // TestPermitTimeoutGrowsWithGangSize verifies that the time for which the pods of a gang wait for one another grows
-// with their number, and that the status of the group names this time.
+// with their number up to permitLongest, that the attempt fails once this time has passed, and that the status of the
+// group then names the time.
 func TestPermitTimeoutGrowsWithGangSize(t *testing.T) {
 	for _, c := range []struct {
 		size int
@@ -175,8 +177,8 @@ func TestLateUnreserveLeavesNewPlanAlone(t *testing.T) {
 	}
 }
 
-// TestRoundWaitsForTheCache verifies that no round runs while the scheduler's cache contains a deleted pod. Such a
-// round would find no room and evict another pod instead.
+// TestRoundWaitsForTheCache verifies that no round runs while the scheduler's cache contains a deleted pod, for a
+// limited time. Such a round would find no room and evict another pod instead.
 func TestRoundWaitsForTheCache(t *testing.T) {
 	r := newRig(t, 1)
 	r.leads = true

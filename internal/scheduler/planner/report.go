@@ -29,7 +29,8 @@ type groupReport struct {
 	at, changed     time.Time
 }
 
-// groupReportOf returns the report in the condition of a PodGroup, which an earlier leader may have written.
+// groupReportOf returns the report in the condition of a PodGroup, which an earlier leader may have written. The report
+// is empty if there is no condition.
 func groupReportOf(pg *scheduling.PodGroup) groupReport {
 	for _, c := range pg.Status.Conditions {
 		if c.Type == scheduling.GroupScheduled {
@@ -40,7 +41,7 @@ func groupReportOf(pg *scheduling.PodGroup) groupReport {
 }
 
 // report writes why a group waits: to the condition of the PodGroup, unless the group's minimum is placed or was bound
-// once, and to the waiting pods.
+// once, and to the waiting pods. Missing pods of a new group are reported only after settling.
 func (pl *Planner) report(g *group, d *core.Decision, now time.Time) {
 	if d.Reason == core.Scheduled {
 		return
@@ -67,7 +68,8 @@ func podReason(d *core.Decision) string {
 }
 
 // reportPods writes to the waiting pods of a group why they wait. For a group that starts as a whole, report passes a
-// message that refers to the group's condition, so that a pod needs a write only when its reason changes.
+// message that refers to the group's condition, so that a pod needs a write only when its reason changes. If the last
+// write to a pod is less than quiet ago, reportPods sets reportAt instead.
 func (pl *Planner) reportPods(g *group, reason, message string, now time.Time) {
 	for _, o := range g.Pods {
 		m := pl.index.pods[types.UID(o.UID)]
@@ -142,8 +144,9 @@ func (pl *Planner) reportFailure(g *group, why string, now time.Time) {
 	}
 }
 
-// reportGroup queues a write of the group's condition if the condition has changed. It postpones a change of only the
-// message if the last write is less than quiet ago. The spans are recorded once the condition is written.
+// reportGroup queues a write of the group's condition if the condition has changed. If only the message has changed and
+// the last write is less than quiet ago, it sets reportAt instead, so that a later round reports again. The spans are
+// recorded once the condition is written.
 func (pl *Planner) reportGroup(g *group, status metav1.ConditionStatus, reason, message string, now time.Time, spans ...tracing.Span) {
 	s := &g.lastReported
 	if s.status == status && s.reason == reason && s.message == message {

@@ -32,7 +32,7 @@ type rig struct {
 	serial int64
 }
 
-// record is a Writer that records its calls.
+// record is a Writer that records which pods are evicted.
 type record struct {
 	evicted map[types.UID]bool
 }

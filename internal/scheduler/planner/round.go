@@ -79,8 +79,9 @@ func (pl *Planner) round(ctx context.Context, now time.Time) {
 	}
 }
 
-// awaitsCache reports whether the scheduler's cache still has a pod that is gone. Another event handler updates the
-// cache, and may run later than the planner's.
+// awaitsCache reports whether the scheduler's cache still has a pod in departed that the round must wait for. It
+// forgets the other pods that it examines. Another event handler updates the cache, and may run later than the
+// planner's.
 func (pl *Planner) awaitsCache(now time.Time) bool {
 	for pod, until := range pl.departed {
 		if pl.scheduler.Nodes.HasPod(pod) && now.Before(until) {
@@ -93,7 +94,7 @@ func (pl *Planner) awaitsCache(now time.Time) bool {
 
 // choose returns the groups of a round, sorted by name: the groups to try, and the groups that only keep their
 // reservation, for which skipped is true. full is true for a round that also tries groups that did not fit before and
-// have not changed; nextFull limits how often that happens.
+// have not changed; nextFull limits how often that happens. choose determines anew when the next round is due.
 func (pl *Planner) choose(now time.Time) (groups []*core.Group, skipped map[*core.Group]bool, full bool) {
 	x := pl.index
 	skipped, pl.due, x.alarm = map[*core.Group]bool{}, false, time.Time{}
@@ -113,7 +114,8 @@ func (pl *Planner) choose(now time.Time) (groups []*core.Group, skipped map[*cor
 	return groups, skipped, full
 }
 
-// tries reports whether to try a group now.
+// tries reports whether to try a group now. If the group only has to wait for some time, tries requests a round after
+// that time.
 func (pl *Planner) tries(g *group, now time.Time) bool {
 	x := pl.index
 	switch {

@@ -28,8 +28,9 @@ func (pl *Planner) scheduleSpans(g *group, now time.Time) []tracing.Span {
 }
 
 // scheduleSpan returns the span from the creation of the youngest bound pod of the group, because the group could not
-// start before, until the last pod was bound. It belongs to the trace of the group's job if there is one, and to a
-// separate trace otherwise. Like the operator's spans, it uses times of API objects, which are in whole seconds.
+// start before, until the last pod was bound. pods are the bound pods; if there are none, the span is from the creation
+// of the PodGroup until now. It belongs to the trace of the group's job if there is one, and to a separate trace
+// otherwise. Like the operator's spans, it uses times of API objects, which are in whole seconds.
 func (g *group) scheduleSpan(pods []*corev1.Pod, now time.Time) tracing.Span {
 	s := tracing.Span{Object: g.spec.UID, Name: tracing.SchedulePods, Start: g.spec.CreationTimestamp.Time, Attributes: []attribute.KeyValue{
 		tracing.Namespace.String(g.spec.Namespace), tracing.PodGroup.String(g.spec.Name), tracing.Queue.String(g.queueName()),

@@ -55,7 +55,7 @@ func TestDeletedPodsAreNotReturned(t *testing.T) {
 }
 
 // TestPauseBetweenFullRounds verifies that a new group is planned at once, and that it does not cause groups that did
-// not fit to be planned again early.
+// not fit to be planned again early. They are planned again after the pause, and another pause begins.
 func TestPauseBetweenFullRounds(t *testing.T) {
 	r := newRig(t, 10)
 	r.queueSeen("q", 0)
@@ -154,7 +154,8 @@ func BenchmarkUnfit(b *testing.B) {
 	}
 }
 
-// BenchmarkComing plans one new gang while 1,000 groups that do not fit wait and room becomes free continuously.
+// BenchmarkComing plans one new gang while no groups, or 1,000 groups that do not fit, wait and room becomes free
+// continuously.
 func BenchmarkComing(b *testing.B) {
 	for _, waiting := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

@@ -26,7 +26,8 @@ func (b *slowBinder) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) 
 	return nil
 }
 
-// TestBindingsAreBounded verifies that the number of concurrent bindings does not depend on the number of pods.
+// TestBindingsAreBounded verifies that the number of concurrent bindings does not exceed maxBindings, and that no pod
+// is bound after the context has ended.
 func TestBindingsAreBounded(t *testing.T) {
 	b := &slowBinder{proceed: make(chan struct{})}
 	p := newPlugin(nil, b)

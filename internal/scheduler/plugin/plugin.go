@@ -59,7 +59,8 @@ var (
 	_ fwk.BindPlugin        = &Plugin{}
 )
 
-// New returns the plugin of a profile. Its planner runs once the scheduler has been attached.
+// New returns the plugin of a profile, and starts its informers and its writer, which Close ends. Its planner runs once
+// the scheduler has been attached.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (*Plugin, error) {
 	settings, err := Settings(args)
 	if err != nil {
@@ -177,7 +178,8 @@ func assignedIn(state fwk.CycleState) *planner.Assignment {
 	return as
 }
 
-// PreFilter restricts a pod to its planned node.
+// PreFilter restricts a pod to its planned node, and rejects a pod without a plan. For pods that the planner is
+// placing, it skips the plugin.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if placement.IsPlanned(state) {
 		return nil, fwk.NewStatus(fwk.Skip)

@@ -85,7 +85,8 @@ func TestCyclesFollowThePlan(t *testing.T) {
 	}
 }
 
-// checkCycle verifies that a cycle of a pod may use only one node.
+// checkCycle verifies that a cycle of a pod may use only one node, and that a pod without a plan cannot pass the
+// plugin.
 func checkCycle(t *testing.T, p *Plugin, pod *corev1.Pod, node string) {
 	t.Helper()
 	state := framework.NewCycleState()

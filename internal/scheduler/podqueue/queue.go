@@ -20,7 +20,7 @@ import (
 // Listener is notified of changes after which groups may be planned. The queue calls it on the goroutines of the
 // scheduler's event handlers, which hold locks, so the methods must not block.
 type Listener interface {
-	// PodArrived reports that the queue has received a new pod.
+	// PodArrived reports that the queue has received a new pod of the t9k-scheduler.
 	PodArrived()
 	// RoomMade reports an event after which a pod may fit, such as a bound pod that is gone, or a new or changed node.
 	RoomMade()
@@ -41,9 +41,10 @@ type Queue struct {
 	// mu protects the fields below. The planner is not the only user of the queue: event handlers must know immediately
 	// whether a pod is kept, and the scheduler's queue calls Admits under its own lock, on any goroutine.
 	mu sync.Mutex
-	// pods are the pods of the t9k-scheduler. The value is nil for pods that are in the scheduler's queue.
+	// pods are the pods of the t9k-scheduler by UID. The value is nil for pods that Take has moved to the scheduler's
+	// queue.
 	pods map[types.UID]*corev1.Pod
-	// taken is the pod that is being taken out of the scheduler's queue.
+	// taken is the pod that is being taken out of the scheduler's queue; empty if there is none.
 	taken types.UID
 }
 
@@ -72,8 +73,8 @@ func (q *Queue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 }
 
-// keep stores a new pod, or a new version of a stored pod, and reports whether it did. Other pods belong in the
-// scheduler's queue.
+// keep stores a new pod, or a new version of a stored pod, and reports whether it did. It notifies the listener of a
+// new pod. Other pods belong in the scheduler's queue.
 func (q *Queue) keep(pod *corev1.Pod) bool {
 	if !podspec.Ours(pod) {
 		return false
@@ -111,7 +112,8 @@ func (q *Queue) Has(uid types.UID) bool {
 	return ok
 }
 
-// Take removes a pod from the queue for its scheduling cycle. It returns nil if the pod is no longer there.
+// Take removes a pod from the queue for its scheduling cycle, and returns its latest version. It returns nil if the pod
+// is no longer there.
 func (q *Queue) Take(ctx context.Context, logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	if kept := q.release(pod.UID); kept != nil {
 		// PreEnqueue holds the pod back, so that no other caller pops it.

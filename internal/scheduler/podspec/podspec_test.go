@@ -10,7 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// TestHugeRequestsCountAgainstQuotas verifies that requests whose sum does not fit an int64 cannot circumvent a quota.
+// TestHugeRequestsCountAgainstQuotas verifies that requests that are too large to add up, even if their sum does not
+// fit an int64, count as core.MaxRequest, so that they cannot circumvent a quota.
 func TestHugeRequestsCountAgainstQuotas(t *testing.T) {
 	for _, text := range []string{"9223372036854775807", "9223372036854775", "9223372036854776", "9E", "4611686018427387904"} {
 		for _, containers := range []int{1, 2, 3} {

@@ -68,7 +68,7 @@ func (r *Rights) Selects(users labels.Selector, namespace string) bool {
 }
 
 // Refusal returns why the pods of a requester may not start in a queue that does not select their namespace; empty if
-// they may. known is false until the API server has answered.
+// they may, or if this is not known. known is false until the API server has answered.
 func (r *Rights) Refusal(queue, namespace, by string, now time.Time) (why string, known bool) {
 	var who []string
 	if err := json.Unmarshal([]byte(by), &who); err != nil || len(who) == 0 {

@@ -15,8 +15,9 @@ import (
 )
 
 // loadConfiguration sets the component configuration from the file or, without a file, to the default with the profiles
-// default-scheduler and t9k-scheduler. In both cases, flags that the user has set replace fields of the configuration.
-// With a file, kube-scheduler itself would ignore most of these flags, including the kubeconfig.
+// default-scheduler and t9k-scheduler. It enables the plugin in the profile t9k-scheduler, unless the file does. It
+// then clears opts.ConfigFile, so that in both cases flags that the user has set will replace fields of the
+// configuration. With a file, kube-scheduler itself would ignore most of these flags, including the kubeconfig.
 func loadConfiguration(ctx context.Context, opts *options.Options) error {
 	var err error
 	if opts.ConfigFile != "" {

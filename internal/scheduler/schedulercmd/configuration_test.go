@@ -103,7 +103,8 @@ profiles:
 	}
 }
 
-// TestInstalledFileIsValid verifies that the scheduler accepts the file of config/default when it starts.
+// TestInstalledFileIsValid verifies that the scheduler accepts the file of config/scheduler when it starts, and that
+// the plugin is enabled in its only profile.
 func TestInstalledFileIsValid(t *testing.T) {
 	data, err := os.ReadFile("../../../config/scheduler/config_map.yaml")
 	if err != nil {

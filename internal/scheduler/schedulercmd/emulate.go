@@ -24,7 +24,8 @@ var oldest = version.MajorMinor(1, 33)
 
 // emulate sets --emulated-version to the version of the API server if that is older than this program, unless the user
 // has set the flag. A scheduler must not be newer than its API server: it would wait forever for kinds that the API
-// server does not serve.
+// server does not serve. emulate waits until the API server answers, and returns an error if the server is older than
+// oldest.
 func emulate(ctx context.Context, opts *options.Options, f *pflag.FlagSet) error {
 	if f.Changed("emulated-version") {
 		return nil

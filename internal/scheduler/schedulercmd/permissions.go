@@ -61,8 +61,8 @@ func neededPermissions(election componentconfig.LeaderElectionConfiguration) ([]
 	return append(needed, permissions.Of(lease, election.ResourceNamespace, all)...), nil
 }
 
-// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer with status 500 while a
-// permission is missing.
+// reviewPermissions returns the review of the scheduler's permissions, and makes /readyz answer with status 500 until
+// all permissions have been reviewed and while one is missing.
 func reviewPermissions(cc *schedulerconfig.CompletedConfig) (*permissions.Review, error) {
 	needed, err := neededPermissions(cc.ComponentConfig.LeaderElection)
 	if err != nil {

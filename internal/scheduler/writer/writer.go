@@ -108,7 +108,8 @@ func (w *Writer) Evict(pod *corev1.Pod, message, cause string) {
 	w.evictions.Put(pod.UID, eviction{pod, message, cause})
 }
 
-// writeGroup writes the condition of a PodGroup.
+// writeGroup writes the condition of a PodGroup, and then logs it and records the spans. It does nothing if there is no
+// such PodGroup.
 func (w *Writer) writeGroup(ctx context.Context, key types.NamespacedName, condition groupWrite) error {
 	applied := schedulingapply.PodGroupCondition().WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).
 		WithLastTransitionTime(condition.LastTransitionTime).WithTransitionID(condition.TransitionID)
@@ -149,7 +150,7 @@ func (w *Writer) writePod(ctx context.Context, uid types.UID, report podWrite) e
 	return nil
 }
 
-// patchPod writes the condition PodScheduled of a pod, unless the pod has changed.
+// patchPod writes the condition PodScheduled of a pod. If the pod has changed, it returns a conflict.
 func (w *Writer) patchPod(ctx context.Context, pod *corev1.Pod, report podWrite) error {
 	status := pod.Status.DeepCopy()
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,

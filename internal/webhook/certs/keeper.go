@@ -109,11 +109,11 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// lostRace reports whether an error means that another replica wrote first: a conflict for an update, or a failed test
-// operation for a patch.
+// lostRace reports whether an error suggests that another replica wrote first: a conflict for an update, or Invalid for
+// a patch, which is also the answer to a failed test operation.
 func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
 
-// report records the new certificate to serve, if there is one, and the error, if there is one.
+// report records the result of a check: the certificate to serve, unless it is nil, and the error, which may be nil.
 func (k *Keeper) report(cert *tls.Certificate, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,8 +26,8 @@ type pair struct {
 	leaf            *x509.Certificate
 }
 
-// newPair creates a key and a certificate for host names and IP addresses. The certificate is valid until lifetime
-// after now.
+// newPair creates a key and a certificate for host names and IP addresses. The certificate is valid from clockSkew
+// before now until lifetime after now.
 func newPair(hosts []string, now time.Time, lifetime time.Duration) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -42,7 +42,8 @@ func (s store) data() map[string][]byte {
 }
 
 // renew returns the store with a new pair if the newest one is missing, has less than a third of its lifetime left or
-// does not serve the hosts. Otherwise it returns the store unchanged.
+// does not serve the hosts. The newest pair then becomes the previous one, unless it does not serve the hosts.
+// Otherwise renew returns the store unchanged. renewed is true if there is a new pair.
 func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (next store, renewed bool, err error) {
 	if s.newest.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime/3)) {
 		return s, false, nil
@@ -59,8 +60,8 @@ func (s store) renew(hosts []string, now time.Time, lifetime time.Duration) (nex
 }
 
 // serving returns the pair to serve: the previous pair during the first tenth of the newest pair's lifetime, if the
-// previous pair still serves the hosts; otherwise the newest. The delay gives the API servers time to read the newest
-// certificate before it is served.
+// previous pair still serves the hosts; otherwise the newest, which may be nil. The delay gives the API servers time to
+// read the newest certificate before it is served.
 func (s store) serving(hosts []string, now time.Time, lifetime time.Duration) *pair {
 	if s.newest != nil && s.previous.serves(hosts, now) && now.Before(s.newest.leaf.NotAfter.Add(-lifetime*9/10)) {
 		return s.previous

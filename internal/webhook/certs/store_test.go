@@ -11,7 +11,7 @@ var hosts = []string{"127.0.0.1", "t9k-webhook.t9k-system.svc"}
 
 const life = 90 * time.Minute
 
-// renewed renews a store and passes it through the data of a Secret.
+// renewed renews a store, passes it through the data of a Secret, and reports whether there is a new pair.
 func renewed(t *testing.T, s store, hosts []string, now time.Time) (store, bool) {
 	t.Helper()
 	next, changed, err := s.renew(hosts, now, life)
@@ -29,9 +29,9 @@ func trusted(bundle, served store, now time.Time) bool {
 	return err == nil
 }
 
-// TestServedCertificateIsAlwaysTrusted verifies, over several renewals, that every API server trusts the served
-// certificate. The operator checks the Secret once a minute. API servers and another replica read it three minutes
-// late.
+// TestServedCertificateIsAlwaysTrusted verifies that every API server trusts the served certificate, over several
+// renewals, one in each hour. The operator checks the Secret once a minute. API servers and another replica read it
+// three minutes late.
 func TestServedCertificateIsAlwaysTrusted(t *testing.T) {
 	const late = 3
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
