@@ -8,7 +8,8 @@ import (
 )
 
 // TestAttemptsInLogs verifies that the log page of a restarted replica links to the log of the replica's earlier
-// attempt in the archive, and that the archive's page links back.
+// attempt in the archive, and that the archive's page links back. If the archive lacks the attempt, the page says that
+// the earlier logs cannot be shown.
 func TestAttemptsInLogs(t *testing.T) {
 	restarted := func() *scene {
 		s := &scene{&stage{log: logText}, time.Now()}

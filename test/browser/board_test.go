@@ -185,7 +185,8 @@ func (l *live) suspend(name string) {
 	})
 }
 
-// opened waits for another tab whose address begins with address, and returns it.
+// opened waits for a tab whose address begins with address and that opened has not returned before, and returns it. The
+// browser's complaints about this tab are not recorded.
 func (b *tab) opened(address string) *tab {
 	b.Helper()
 	other := &tab{TB: b.TB, console: b.console}

@@ -13,7 +13,8 @@ import (
 	"tensorstack.dev/batch/internal/archive/web"
 )
 
-// record records a cluster in an archive until the test ends, and returns a kubeconfig that names the archive.
+// record records a cluster in an archive until the test ends, and returns the path of a kubeconfig that names the
+// archive.
 func record(t *testing.T, kubeconfig string, config *rest.Config) string {
 	t.Helper()
 	s := newArchive(t)

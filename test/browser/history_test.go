@@ -41,7 +41,8 @@ func newArchive(t testing.TB) *store.Store {
 	return s
 }
 
-// withArchive serves an archive with the given access, and returns a copy of a kubeconfig that names the archive.
+// withArchive serves an archive with the given access, and returns the path of a copy of a kubeconfig that names the
+// archive.
 func withArchive(t testing.TB, kubeconfig string, s *store.Store, access web.Access) string {
 	t.Helper()
 	server := httptest.NewServer(web.New(s, func(http.ResponseWriter, *http.Request) web.Access { return access }))
@@ -72,8 +73,8 @@ func (allowAll) MayGet(_ context.Context, _ schema.GroupResource, namespaces []s
 	return slices.Repeat([]bool{true}, len(namespaces)), nil
 }
 
-// keep puts the jobs and pods of a scene into an archive. Finished jobs are recorded as deleted one hour after their
-// end.
+// keep puts the jobs, pods, logs and events of a scene into an archive. Jobs that finished more than an hour ago are
+// recorded as deleted one hour after their end.
 func (s *scene) keep(t testing.TB, to *store.Store) {
 	t.Helper()
 	b := &store.Batch{At: s.now}

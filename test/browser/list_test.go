@@ -29,8 +29,9 @@ func twins() *scene {
 	return s
 }
 
-// TestManyJobs verifies a list with more jobs than fit on a page: it selects all jobs of a page, acts on them, and
-// returns to that page. On a phone, it sorts the list and distinguishes two jobs of one name.
+// TestManyJobs verifies a list with more jobs than fit on a page: the user selects all jobs of a page, begins an action
+// on two of them, cancels it, and returns to that page. The browser shows the same ages as the server. On a phone, the
+// user sorts the list and distinguishes two jobs of one name.
 func TestManyJobs(t *testing.T) {
 	c := serveStage(t, twins().stage, nil)
 	t.Run("SelectAll", func(t *testing.T) {

@@ -350,8 +350,9 @@ func TestJumpEndsScrolling(t *testing.T) {
 	b.awaits("the keys scroll from there", "!("+lineVisible(failedAt)+")")
 }
 
-// BenchmarkLongLog measures the time from the click until the last line of a long log is shown, and how smoothly the
-// page scrolls: the longest task of its thread, and the longest time between two frames.
+// BenchmarkLongLog measures the time from the start of the navigation until the last line of a long log is shown, the
+// memory of the page, and how smoothly the page scrolls: the longest task of its thread, and the longest time between
+// two frames.
 func BenchmarkLongLog(b *testing.B) {
 	c := serveStage(b, talkative().stage, nil)
 	tab := open(b, c)

@@ -8,9 +8,9 @@ import (
 // minContrast is the smallest contrast that text may have (WCAG 2, level AA).
 const minContrast = 4.5
 
-// look is JavaScript that returns the visual defects of the current page: text with too little contrast, and elements
-// that overflow the page to the right. The background of a text is composed of the backgrounds of all enclosing
-// elements and, in an SVG, of the shapes below the text. Transparent colours are blended.
+// look is a JavaScript function that returns up to 20 visual defects of the current page: text with less contrast than
+// its argument, and elements that overflow the page to the right. The background of a text is composed of the
+// backgrounds of all enclosing elements and, in an SVG, of the shapes below the text. Transparent colours are blended.
 const look = `(least => {
 	const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true}), known = {};
 	canvas.canvas.width = canvas.canvas.height = 1;
@@ -84,7 +84,7 @@ const look = `(least => {
 })`
 
 // looksGood verifies that the current page has no visual defects in either theme at the smallest, a medium and the
-// largest width.
+// largest width. Afterwards, the tab has the light theme and a window of 1280 × 900.
 func (b *tab) looksGood() {
 	b.Helper()
 	for _, theme := range []string{"light", "dark"} {

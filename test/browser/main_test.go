@@ -75,10 +75,11 @@ func launch(path string) (*running, error) {
 	return &running{ctx}, nil
 }
 
-// console is a running `t9k ui`.
+// console is a running `t9k ui`, or the running console of an installation, for which only base is set.
 type console struct {
 	kubeconfig string
-	// first is the address that t9k ui prints, and base the same address without the token.
+	// first is the address that t9k ui prints, empty once the browser has opened it; base is the same address without
+	// the token.
 	first, base string
 }
 

@@ -28,7 +28,7 @@ import (
 // pictures is the directory to which the test writes pictures of the pages.
 var pictures = flag.String("pictures", "", "directory for pictures of the pages; none are taken if it is empty")
 
-// logText is the log of every replica on the stage.
+// logText is the log of each replica in most scenes.
 const logText = `2026-11-20T08:00:01.000000000Z loading /data/imagenet: 1,281,167 images in 1,000 classes
 2026-11-20T08:00:02.000000000Z world size 8, local rank 0, NCCL 2.21.5
 2026-11-20T08:00:20.000000000Z epoch 1  step 100  loss 6.8124  lr 0.10000  2,941 img/s
@@ -215,7 +215,7 @@ func write(path string, data []byte) error {
 	return os.WriteFile(path, out.Bytes(), 0o644) //nolint:gosec // part of the documentation
 }
 
-// paletteOf returns the most frequent colours of a picture, and the colours that differ most from them.
+// paletteOf returns up to 256 colours of a picture: the most frequent ones, and those that differ most from them.
 func paletteOf(full image.Image) color.Palette {
 	const most, frequent = 256, 100
 	count := map[color.RGBA]int{}
@@ -255,9 +255,9 @@ func distance(a, b color.RGBA) int {
 	return r*r + g*g + d*d
 }
 
-// picture takes pictures of the current page in both themes. By default, it takes the pictures of the documentation:
-// the pages with typical data, and the heat map of the job with 1,200 replicas. If T9K_ALL_PICTURES is set, it takes
-// all pages in three widths.
+// picture takes pictures of the current page in both themes, unless -pictures is empty. By default, it takes the
+// pictures of the documentation: the pages with typical data, and the heat map of the job with 1,200 replicas. If
+// T9K_ALL_PICTURES is set, it takes all pages in three widths.
 func (b *tab) picture(scene, page string, width int64) {
 	b.Helper()
 	if *pictures == "" {

@@ -127,7 +127,8 @@ func free(t *testing.T) string {
 }
 
 // TestUsersSignInAndOut verifies that users can sign in to the console of an installation with a provider that the API
-// server trusts, and can sign out.
+// server trusts, can sign in again when their session has ended, and can sign out. If the API server does not trust the
+// console's client, the console says so.
 func TestUsersSignInAndOut(t *testing.T) {
 	chromium(t)
 	address, foreign := free(t), free(t)

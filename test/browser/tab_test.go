@@ -34,7 +34,7 @@ type tab struct {
 	expected []string
 }
 
-// open opens a tab on a console and authorizes the browser.
+// open opens a tab on a console, and authorizes the browser if it has not been yet.
 func open(t testing.TB, c *console) *tab {
 	t.Helper()
 	b := newTab(t, c)
@@ -96,7 +96,7 @@ func (b *tab) hear(event any) {
 	}
 }
 
-// expect accepts complaints with the given text.
+// expect accepts further complaints that contain the text.
 func (b *tab) expect(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAPIServerRefusesChangesOfImmutableFields verifies that the API server refuses a change of an immutable field of a
-// live job, with a message that names the field.
+// live job, with a message that names the field and advises to create a new job.
 func TestAPIServerRefusesChangesOfImmutableFields(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("fixed", role("worker", 2, gate.Obey))

@@ -14,7 +14,7 @@ import (
 )
 
 // finishing creates a job and returns it when it has finished. Rank 1 of the role worker succeeds first. The exit code
-// of rank 0, code, then decides the result. The replica of the role idle keeps running.
+// of rank 0, code, then decides the result. The replica of the role idle does not exit by itself.
 func (s *space) finishing(name string, policy batch.CleanUpPolicy, code int) *batch.GenericJob {
 	s.Helper()
 	j := s.newJob(name, role("worker", 2, gate.Obey), role("idle", 1, gate.Idle))
@@ -99,7 +99,7 @@ func TestFinishedJobIsDeletedAfterItsTimeToLive(t *testing.T) {
 	namespace.AwaitList(s.Test, "no service", &corev1.ServiceList{}, func(a []*corev1.Service) bool { return len(a) == 0 })
 }
 
-// TestTimeToLiveAppliesToFinishedJob verifies that a time to live can be set on a job that finished long ago.
+// TestTimeToLiveAppliesToFinishedJob verifies that a time to live can be set on a job that has already finished.
 func TestTimeToLiveAppliesToFinishedJob(t *testing.T) {
 	s := newSpace(t)
 	s.Create(s.newJob("old", role("worker", 1, "exit 0")))

@@ -29,11 +29,11 @@ const pauseImage = "localhost/pause:1"
 // operatorName is the name of the operator's image, without a tag.
 const operatorName = "docker.io/tensorstack/t9k-operator"
 
-// pathEnv is the PATH of the containers.
+// pathEnv sets PATH in the containers of shellImage and pythonImage.
 const pathEnv = "PATH=/usr/local/go/bin:/usr/bin:/bin"
 
-// importImages imports the images that `make images` wrote, and images with programs of this machine for the examples,
-// so that the node need not pull any image.
+// importImages imports the pause image, the images that `make images` wrote, and images with programs of this machine
+// for the examples, so that the node need not pull any image.
 func (d *containerd) importImages(t *testing.T) {
 	t.Helper()
 	pause := filepath.Join(d.dir, "pause")

@@ -16,8 +16,8 @@ import (
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 )
 
-// takeover is the longest time from the moment at which a leader is killed or frozen to the first action of its
-// successor.
+// takeover is the longest accepted time from the moment at which a leader is killed or frozen to the first action of
+// its successor.
 const takeover = 15 * time.Second
 
 // acts holds, for each program with a leader, an example and a condition on the example's pods that holds only after
@@ -30,7 +30,8 @@ var acts = []struct {
 	{"t9k-scheduler", "gang", "one has a node", func(p []*corev1.Pod) bool { return len(p) == 4 && p[0].Spec.NodeName != "" }},
 }
 
-// outages holds the faults of a leader. Each of them prevents the leader from acting until the test calls end.
+// outages holds the faults of a leader, by a word for its state. Each of them prevents the leader from acting until the
+// test calls end.
 var outages = map[string]func(c *containers, leader *corev1.Pod) (end func()){
 	"killed": (*containers).keepKilled,
 	"frozen": (*containers).keepFrozen,

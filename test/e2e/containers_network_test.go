@@ -35,7 +35,7 @@ var flowClients = []struct{ name, namespace, app string }{
 	{"proxy", "ingress", "proxy"},
 }
 
-// everyone lists the names of all flowClients.
+// everyone lists the names of all flowClients, in their order.
 const everyone = "prometheus neighbour namesake proxy"
 
 // unnamedPort is a port of an operator's pod that no policy allows. The test listens on it.
@@ -116,7 +116,8 @@ func (c *containers) enforcePolicies() *program.Program {
 	return controller
 }
 
-// flowAddresses returns the address of each entry of flows in the pods of the programs.
+// flowAddresses returns the address of each entry of flows in the pods of the programs. It also starts the server of
+// listen in a pod of the operator.
 func (c *containers) flowAddresses(s *space) []string {
 	c.Helper()
 	pods := map[string]*corev1.Pod{}
@@ -148,7 +149,8 @@ func (c *containers) listen(s *space, p *corev1.Pod) {
 	s.Must(err)
 }
 
-// startFlowClient starts a pod from which the test connects to addresses.
+// startFlowClient starts a pod from which the test connects to addresses, and waits until the pod runs. It creates the
+// namespace unless the namespace exists.
 func startFlowClient(s *space, namespace, name, app string) {
 	s.Helper()
 	beside := s.Beside(namespace)
@@ -185,7 +187,8 @@ for address in sys.argv[1:]:
         pass
 `
 
-// awaitFlows waits until exactly the wanted clients reach each address.
+// awaitFlows waits until exactly the wanted clients reach each address. want holds, by address, the names of the
+// clients in the order of flowClients, separated by spaces.
 func (s *space) awaitFlows(what string, addresses []string, want map[string]string) {
 	s.Helper()
 	s.Await(what, func() error {

@@ -36,8 +36,10 @@ type containerTools struct {
 	images string
 }
 
-// requireContainers finds the programs and files that the tests with containers require. If any is missing, it skips
-// the test, or fails it if all requirements must be met.
+// requireContainers finds the programs and files that the tests with containers require, and sets up the loopback
+// interface as requireNetworkNamespace does. It skips the test unless -containers is set. If the machine lacks
+// something, it skips the test, or fails it if all requirements must be met. It fails the test if HELM, T9K or
+// T9K_IMAGES is unset.
 func requireContainers(t *testing.T) containerTools {
 	t.Helper()
 	if !*withContainers {
@@ -145,8 +147,9 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "t9k-test", "plugins": [{"typ
   "type": "host-local", "dataDir": "%s/addresses", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 
-// startContainerd starts a containerd, which is stopped at the end of the test. A cluster that uses it must stop
-// earlier. startContainerd also verifies that the check of t9k local finds that a containerd has no network for pods.
+// startContainerd starts a containerd with a network for pods. The containerd is stopped at the end of the test; a
+// cluster that uses it must stop earlier. Before startContainerd adds the network, it verifies that the check of t9k
+// local reports that the network is missing.
 func startContainerd(t *testing.T, tools containerTools) *containerd {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t9k-node-") //nolint:usetesting // the path of t.TempDir is too long for sockets

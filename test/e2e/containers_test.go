@@ -76,7 +76,7 @@ func (c *containers) system() *namespace.Test {
 	return &namespace.Test{T: c.T, Plane: c.Plane, Namespace: config.Namespace}
 }
 
-// install installs the chart in a namespace that enforces the Pod Security level restricted.
+// install installs the chart in a namespace that enforces the Pod Security level restricted, and applies pullPolicy.
 func (c *containers) install() {
 	c.Helper()
 	s := c.system()
@@ -87,8 +87,8 @@ func (c *containers) install() {
 	applyPullPolicy(s.Beside(metav1.NamespaceDefault))
 }
 
-// checkPrograms verifies that each program has two ready pods, whose containers have not restarted, and that the
-// webhook answers.
+// checkPrograms verifies that each program has two ready pods, whose containers have not restarted, that the default
+// queue exists, and that the webhook answers.
 func (c *containers) checkPrograms() {
 	s := c.system()
 	count := map[string]int{}
@@ -116,8 +116,8 @@ func (c *containers) checkWebhookAnswers() {
 	}
 }
 
-// createDefaulted creates a job as a dry run, and returns an error if that fails or if the job lacks the webhook's
-// defaults.
+// createDefaulted creates a job as a dry run, and returns an error if that fails or if the job lacks the default that
+// the webhook sets.
 func (c *containers) createDefaulted() error {
 	yes, low, high := true, int32(2), int32(4)
 	j := &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
@@ -135,7 +135,7 @@ func (c *containers) createDefaulted() error {
 	return nil
 }
 
-// checkExamples runs the examples that need no PyTorch. TestExamplesDoWhatTheyDescribe does the same where containers
+// checkExamples runs the tests in examplesWithoutTorch. TestExamplesDoWhatTheyDescribe does the same where containers
 // are processes.
 func (c *containers) checkExamples() {
 	for name, run := range examplesWithoutTorch {
@@ -155,8 +155,9 @@ var untilTold = []string{"sh", "-c", "until [ -e /tmp/end ]; do sleep 0.2; done"
 
 func tellToEnd(s *space, pod string) { s.exec(s.Namespace, pod, "main", "touch /tmp/end") }
 
-// checkRestarts kills the kubelet and containerd while a job, a gang in a queue and two examples run, and verifies that
-// their containers continue.
+// checkRestarts kills the kubelet and containerd while a job, a gang in a queue and two examples run. It verifies that
+// their containers continue, that the jobs and examples succeed without a charged restart, and that no container of
+// this repository's programs was replaced, unless it lost its lease.
 func (c *containers) checkRestarts() {
 	s := newSpaceOn(c.T, c.Plane)
 	role := jobs.Role("worker", 2, untilTold...)
@@ -209,8 +210,8 @@ func (c *containers) checkRestarts() {
 	}
 }
 
-// checkLostLease fails the test unless a container of the operator or the scheduler was restarted because it could not
-// renew its lease in time, which can happen on a slow machine.
+// checkLostLease fails the test unless the log of the previous container of pod p says that it lost its lease. This can
+// happen to the operator and the scheduler on a slow machine.
 func (c *containers) checkLostLease(p *corev1.Pod, state corev1.ContainerStatus) {
 	c.Helper()
 	system := c.system()
@@ -221,7 +222,7 @@ func (c *containers) checkLostLease(p *corev1.Pod, state corev1.ContainerStatus)
 	}
 }
 
-// creations is the minimum number of jobs created during the rolling upgrade of the operator.
+// creations is the minimum number of jobs that checkRollingUpgrade creates as dry runs.
 const creations = 1000
 
 // checkRollingUpgrade verifies that jobs can be created, with the webhook's defaults, while Helm replaces the
@@ -255,7 +256,7 @@ func (c *containers) checkRollingUpgrade() {
 	}
 }
 
-// containerIDs lists the containers of all pods in a namespace.
+// containerIDs lists the containers of all pods in a namespace, sorted, with one line "POD ID" for each.
 func containerIDs(s *namespace.Test) string {
 	s.Helper()
 	var ids []string

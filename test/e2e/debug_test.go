@@ -25,8 +25,8 @@ func (s *space) setDebug(name string, on bool) {
 	})
 }
 
-// TestDebugRunReplacesCommands verifies which commands run in a debug run, and that debug mode can be turned off and on
-// again.
+// TestDebugRunReplacesCommands verifies that the containers of a debug run have the debug commands, their environment,
+// and neither arguments nor probes, and that skipInitContainer decides whether init containers run.
 func TestDebugRunReplacesCommands(t *testing.T) {
 	s := newSpace(t)
 	fails := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"false"}}}, PeriodSeconds: 1, FailureThreshold: 1}

@@ -60,7 +60,8 @@ func TestJobsContinueAfterMachineProcessIsKilled(t *testing.T) {
 	}
 }
 
-// stopped holds jobs of all kinds, none of which allows a restart, on a cluster that is about to stop.
+// stopped holds jobs of all kinds, none of which allows a restart, on a cluster that is about to stop. Field jobs lacks
+// the jobs that have succeeded, wholly or in part, and the paused job.
 type stopped struct {
 	*space
 	jobs  []client.Object

@@ -12,7 +12,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// exec runs a shell script in a container and returns its output.
+// exec runs a shell script in a container, and returns its standard output without surrounding white space. It ends the
+// test if the script fails.
 func (s *space) exec(namespace, pod, container, script string) string {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), await.Patience)

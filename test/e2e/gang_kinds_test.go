@@ -14,9 +14,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestElasticJobGrowsAsItsQueueHasRoom verifies that an elastic job starts with its minimum number of replicas, adds
-// the others one by one as there is room, and releases room when it is scaled down. The minimum of its group does not
-// depend on its size.
+// TestElasticJobGrowsAsItsQueueHasRoom verifies that an elastic job, once its minimum fits, runs as many further
+// replicas as its queue has room for, reports why the others wait, and releases room when it is scaled down. The
+// minimum of its group does not depend on its size.
 func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "30m")
@@ -59,7 +59,7 @@ func TestElasticJobGrowsAsItsQueueHasRoom(t *testing.T) {
 }
 
 // TestElasticJobWaitsForItsMinimum verifies that an elastic job whose minimum does not fit runs no replica, whatever
-// size it is scaled to.
+// size it is scaled to, and that it starts when the quota is raised.
 func TestElasticJobWaitsForItsMinimum(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "15m")
@@ -79,7 +79,7 @@ func TestElasticJobWaitsForItsMinimum(t *testing.T) {
 	s.awaitSize(j, map[string]int{"node": 3})
 }
 
-// awaitRunning waits until n pods of a job run.
+// awaitRunning waits until exactly n pods of a job run.
 func (s *space) awaitRunning(j *batch.PyTorchTrainingJob, n int) {
 	s.Helper()
 	s.pods(j.Name, fmt.Sprintf("%d run", n), func(pods []*corev1.Pod) bool {
@@ -87,7 +87,7 @@ func (s *space) awaitRunning(j *batch.PyTorchTrainingJob, n int) {
 	})
 }
 
-// waiting returns the name of the first pod of a job without a node.
+// waiting returns the name of the first pod of a job, by name, that has no node; empty if there is none.
 func (s *space) waiting(j *batch.PyTorchTrainingJob) string {
 	for _, p := range s.pods(j.Name, "now", func([]*corev1.Pod) bool { return true }) {
 		if p.Spec.NodeName == "" {
@@ -105,8 +105,8 @@ func (s *space) checkGroup(j *batch.PyTorchTrainingJob, queue string, least int3
 	}
 }
 
-// TestJobStartsWhenAllItsRolesFit verifies that the minimum of each role is the number of its replicas, and that the
-// job starts when all roles fit.
+// TestJobStartsWhenAllItsRolesFit verifies that the minimum of each role is the number of its replicas, that the pods
+// name their group, queue and role, and that no pod gets a node until all roles fit.
 func TestJobStartsWhenAllItsRolesFit(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "70m")

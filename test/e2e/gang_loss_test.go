@@ -134,7 +134,8 @@ func TestElasticJobLosesSpareReplicasFirst(t *testing.T) {
 }
 
 // TestJobOlderThanItsQueueAllowsFails verifies that a job whose pods are older than its queue allows fails for that
-// reason, and is not restarted, whatever its restart policy allows.
+// reason, and is not restarted, whatever its restart policy allows. Its running pods are deleted under every clean-up
+// policy.
 func TestJobOlderThanItsQueueAllowsFails(t *testing.T) {
 	t.Parallel()
 	for policy, left := range map[batch.CleanUpPolicy]string{

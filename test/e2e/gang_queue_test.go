@@ -64,8 +64,8 @@ func TestResumedGangDoesNotWaitForFinishedReplicas(t *testing.T) {
 	s.checkStarts(map[string]int{"half-w-0": 1, "half-v-0": 1})
 }
 
-// TestClosedQueueStartsNoNewJob verifies that jobs that wait in a closed queue keep waiting, that the queue refuses new
-// jobs, and that replacements for replicas of running jobs start.
+// TestClosedQueueStartsNoNewJob verifies that jobs that wait in a closed queue keep waiting until the queue is opened,
+// and that the queue refuses new jobs. A replacement starts if another pod of its job still runs, and waits otherwise.
 func TestClosedQueueStartsNoNewJob(t *testing.T) {
 	s := newSpace(t)
 	q := s.queue("q", "100m")

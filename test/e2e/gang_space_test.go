@@ -17,7 +17,8 @@ import (
 	"tensorstack.dev/batch/test/kit/watch"
 )
 
-// queue creates a queue for the test, with a quota of CPUs unless cpu is empty, and returns its name.
+// queue creates a queue NAMESPACE-SUFFIX for the jobs of the test's namespace, with a quota of CPUs unless cpu is
+// empty, and returns its name. The queue is deleted when the test ends.
 func (s *space) queue(suffix, cpu string, change ...func(*scheduling.QueueSpec)) string {
 	s.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + suffix}, Spec: scheduling.QueueSpec{
@@ -101,8 +102,8 @@ func (s *space) scheduled(name string, reason, why string) {
 	})
 }
 
-// awaitWaits waits until the condition of a job's PodGroup has the reason, and the messages of the PodGroup and of the
-// job contain the parts.
+// awaitWaits waits until the condition of a job's PodGroup has the reason, the job reports Impossible or Unschedulable
+// accordingly, and the messages of both contain the parts, of which there must be at least one.
 func (s *space) awaitWaits(job, reason string, parts ...string) {
 	s.Helper()
 	of := batch.ReasonUnschedulable
@@ -125,7 +126,7 @@ func (s *space) checkNoNode(job string) {
 	}
 }
 
-// t9kOutput returns the output of a t9k command.
+// t9kOutput returns the standard output of a t9k command, which must succeed.
 func (s *space) t9kOutput(args ...string) string {
 	s.Helper()
 	var out, errs bytes.Buffer
@@ -135,8 +136,9 @@ func (s *space) t9kOutput(args ...string) string {
 	return out.String()
 }
 
-// checkOutput waits until a t9k command prints the wanted texts. It waits because the objects that the command reads
-// may be updated a moment after the object for which the test has waited.
+// checkOutput waits until a t9k command prints the wanted texts, and logs its output. In the output, it replaces white
+// space by single spaces before it compares. It waits because the objects that the command reads may be updated a
+// moment after the object for which the test has waited.
 func (s *space) checkOutput(args []string, want ...string) {
 	s.Helper()
 	line, text := strings.Join(args, " "), ""

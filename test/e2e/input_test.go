@@ -129,8 +129,8 @@ func TestJobWaitsForTakenNames(t *testing.T) {
 	}
 }
 
-// TestJobReportsRefusedPod verifies that a job whose pod the API server refuses reports the message, and that the
-// retries of the operator do not keep writing the status.
+// TestJobReportsRefusedPod verifies that a job whose pod the API server refuses permanently reports the message, and
+// that the operator does not write the job's status again and again.
 func TestJobReportsRefusedPod(t *testing.T) {
 	s := newSpace(t)
 	worker := role("worker", 1, "exit 0")

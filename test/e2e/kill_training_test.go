@@ -39,7 +39,8 @@ func (s *space) startTraining(round int) trainingRound {
 	return r
 }
 
-// finish makes the training jobs of a round finish.
+// finish scales the elastic job of a round, makes all training jobs of the round end, and verifies their phases and
+// that the scaling did not replace the remaining replica.
 func (r trainingRound) finish(s *space) {
 	s.Helper()
 	// A scaling while the operator is down, or during another scaling, must not affect the remaining replicas.

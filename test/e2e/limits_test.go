@@ -61,7 +61,7 @@ func TestTimeLimitsAreKeptWithinASecond(t *testing.T) {
 }
 
 // timeLimits starts three jobs that reach the three limits at about the same time, and returns by how much the latest
-// limit was late. It fails the test if a limit takes effect too early.
+// limit was late; 0 if none was. It fails the test if a limit takes effect too early.
 func (s *space) timeLimits(build func(*space, string, ...batch.ReplicaSpec) client.Object, disturb func(*space)) time.Duration {
 	s.Helper()
 	brief := build(s, "brief", role("worker", 1, "exit 0"))

@@ -32,7 +32,8 @@ func requireFaults(t *testing.T) {
 	}
 }
 
-// restartBackoff is the base of the delay between restarts on the clusters of the tests, instead of 10 s.
+// restartBackoff is the base of the delay between restarts, instead of 10 s, on the clusters that do not set another
+// one.
 const restartBackoff = "1s"
 
 var (
@@ -77,7 +78,8 @@ var (
 // forceDeleteAfter is the operator's time limit on the cluster quick for pods that do not terminate on a lost node.
 const forceDeleteAfter = 2 * time.Second
 
-// lend borrows a cluster from a pool and lets the test run in parallel with others.
+// lend returns a new namespace on a cluster from a pool. The test has the cluster to itself, and runs in parallel with
+// others.
 func lend(t *testing.T, clusters *plane.Pool) *space {
 	t.Helper()
 	requireCluster(t)
@@ -107,7 +109,7 @@ func requireCluster(t testing.TB) {
 	}
 }
 
-// ownCluster starts a cluster for a test that needs other settings of its components.
+// ownCluster starts a cluster for a test that needs other settings of its components, and stops it when the test ends.
 func ownCluster(t testing.TB, o testenv.Options) *plane.Plane {
 	t.Helper()
 	requireCluster(t)

@@ -146,7 +146,8 @@ func (s *space) awaitAddresses(namespace, from, name string, want ...string) {
 	})
 }
 
-// outsider starts a pod that belongs to no job, and returns its name.
+// outsider starts a pod that belongs to no job, waits until it runs, and returns its name. The pod is deleted when the
+// test ends.
 func (s *space) outsider(namespace string) string {
 	s.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "outsider-", Namespace: namespace},
@@ -178,7 +179,7 @@ func (s *space) resolve(namespace, pod, name string) []string {
 }
 
 // TestTooLongNameIsRefused verifies that a job is refused if the names of its pods would be too long, with a message
-// that contains the limit and the length.
+// that contains the limit and the length, and that a job whose pods have names of the greatest length runs.
 func TestTooLongNameIsRefused(t *testing.T) {
 	s := newSpace(t)
 	err := s.Client.Create(t.Context(), s.newJob(strings.Repeat("x", 55), role("worker", 11, "exit 0")))

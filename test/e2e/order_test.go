@@ -40,7 +40,8 @@ func (s *space) orderAll(code int, replicas ...string) {
 	}
 }
 
-// orders makes a replica exit several times, each time after it has restarted.
+// orders makes a replica that runs gate.Obey exit with each code in turn. It waits for the n-th start of the replica
+// before it gives the n-th order.
 func (s *space) orders(replica string, codes ...int) {
 	s.Helper()
 	for i, c := range codes {
@@ -80,7 +81,7 @@ func (s *space) checkStarts(want map[string]int) {
 	}
 }
 
-// newJob returns a job with the roles, and creates a pipe at the gate for each replica.
+// newJob returns a job with the roles, mounts the gate in their pods, and creates a pipe at the gate for each replica.
 func (s *space) newJob(name string, roles ...batch.ReplicaSpec) *batch.GenericJob {
 	s.Helper()
 	j := jobs.New(name)

@@ -18,8 +18,8 @@ import (
 var outage = flag.Duration("outage", 10*time.Second, "how long the API server is away in TestJobsContinueAfterAPIServerOutage")
 
 // TestOperatorCatchesUpAfterDowntime verifies that an operator that starts handles everything that happened without it.
-// A failure rule wins over a success rule that became true at the same time, restarts are counted, an expired time to
-// live takes effect at once, and an invalid job that passed admission fails.
+// A failure rule wins over a success rule that became true at the same time, restarts are counted, a time to live that
+// has expired takes effect, and an invalid job that passed admission fails.
 func TestOperatorCatchesUpAfterDowntime(t *testing.T) {
 	s := lend(t, fragile)
 	both := s.newJob("both", role("worker", 1, gate.Obey), role("ps", 1, gate.Obey))

@@ -26,7 +26,8 @@ func (s *space) setPause(name string, on bool) {
 }
 
 // TestPauseKeepsCountsAndResults verifies that a pause lets the processes terminate gracefully and keeps the restart
-// counts and the results, and that the job resumes with the same commands unless resumeSpecs change them.
+// counts and the results. When the job is resumed, its unfinished replicas start again, and later restarts add to the
+// earlier counts.
 func TestPauseKeepsCountsAndResults(t *testing.T) {
 	s := newSpace(t)
 	trained := role("worker", 1, `trap 'read x < /gate/saved; echo saved >> /gate/order; exit 0' TERM
@@ -82,7 +83,8 @@ func endsWith[T comparable](all, end []T) bool {
 	return len(all) >= len(end) && slices.Equal(all[len(all)-len(end):], end)
 }
 
-// TestResumeSpecsReplaceCommands verifies the commands of replicas after a pause, and after a restart that follows it.
+// TestResumeSpecsReplaceCommands verifies the commands and init containers of replicas after a pause, and their
+// commands after a restart that follows it.
 func TestResumeSpecsReplaceCommands(t *testing.T) {
 	s := newSpace(t)
 	script := `echo "$0 $1" >> /gate/$HOSTNAME.ran; ` + gate.Obey

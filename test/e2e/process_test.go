@@ -21,7 +21,7 @@ type process struct {
 	command     []string
 }
 
-// processes returns those processes of a pod whose environment contains spaceEnv.
+// processes returns those processes of a pod in whose environment spaceEnv names this space.
 func (s *space) processes(pod string) []process {
 	s.Helper()
 	var found []process

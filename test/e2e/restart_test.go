@@ -30,8 +30,7 @@ func TestRestartLimitAppliesToEachReplica(t *testing.T) {
 	s.awaitEvent("limit", batch.EventReplicaRestarted, "limit-worker-0 ended with exit code 1 (restart 2 of 2)")
 }
 
-// checkRestarts compares the status, the pods and the records of the processes with the expected restarts of each
-// replica.
+// checkRestarts compares the status and the records of the processes with the expected restarts of each replica.
 func (s *space) checkRestarts(j client.Object, want map[string]int) {
 	s.Helper()
 	most, total := 0, 0
@@ -139,7 +138,8 @@ func finishedAt(t *testing.T, p *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// TestFinishedJobCreatesNothing verifies that a finished job creates no pods, whatever happens to its existing pods.
+// TestFinishedJobCreatesNothing verifies that a finished job creates no pods, whatever happens to its existing pods,
+// and even if debug mode is turned on.
 func TestFinishedJobCreatesNothing(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("final", jobs.Restarting(role("worker", 2, gate.Obey), batch.RestartAlways, -1), role("chief", 1, gate.Obey))

@@ -60,7 +60,8 @@ func (s *space) checkKept(before, after map[string]string) {
 }
 
 // TestScalingKeepsRemainingPods verifies that the size is divided among the roles by weight, that the highest ranks are
-// removed, and that the remaining pods are not changed.
+// removed, and that the remaining pods are not changed. It also verifies that sizes outside of the bounds are refused,
+// and what the scale subresource reports.
 func TestScalingKeepsRemainingPods(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("grow", 2, 9, 3, role("first", 1, gate.Idle), role("second", 1, gate.Idle))
@@ -99,7 +100,8 @@ func TestScalingKeepsRemainingPods(t *testing.T) {
 	}
 }
 
-// TestJobWithASucceededReplicaDoesNotScale verifies that the size does not change once a replica has succeeded.
+// TestJobWithASucceededReplicaDoesNotScale verifies that scaling does not change the pods of a job once a replica has
+// succeeded.
 func TestJobWithASucceededReplicaDoesNotScale(t *testing.T) {
 	s := newSpace(t)
 	j := s.newElastic("done", 2, 6, 4, role("node", 1, gate.Obey))

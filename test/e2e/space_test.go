@@ -34,7 +34,7 @@ func newSpace(t *testing.T) *space {
 	return newSpaceOn(t, shared.Get(t))
 }
 
-// newSpaceOn creates a namespace on a cluster.
+// newSpaceOn creates a namespace on a cluster, and records its history, which checks the status of every job.
 func newSpaceOn(t *testing.T, c *plane.Plane) *space {
 	t.Helper()
 	s := &space{Test: namespace.New(t, c), Gate: gate.New(t)}

@@ -15,8 +15,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// TestStatusFollowsTheJob verifies the status of a job from its first write to its end. Package history checks the
-// invariants of every status in all tests; test/integration counts the writes.
+// TestStatusFollowsTheJob verifies the status of a job while it runs, after a replica has failed, and at its end, and
+// that each event is emitted once. Package history checks the invariants of every status in all tests; test/integration
+// counts the writes.
 func TestStatusFollowsTheJob(t *testing.T) {
 	s := newSpace(t)
 	j := s.newJob("tell", role("worker", 2, gate.Obey), role("ps", 1, gate.Obey))

@@ -71,7 +71,8 @@ func (t *tenant) t9k(args ...string) (out, errOut string, code int) {
 // leftOut is the note of `t9k top` about nodes, which belong to no namespace.
 const leftOut = "Not shown: nodes is forbidden"
 
-// does runs a t9k command as the tenant, which must succeed, and returns its output.
+// does runs a t9k command as the tenant, which must succeed and must report nothing as forbidden except leftOut. It
+// returns the standard output followed by the standard error.
 func (t *tenant) does(args ...string) string {
 	t.Helper()
 	out, errOut, code := t.t9k(args...)
@@ -81,7 +82,8 @@ func (t *tenant) does(args ...string) string {
 	return out + errOut
 }
 
-// shows runs t9k commands, in any order, each of which must print the given text.
+// shows runs t9k commands, in any order, each of which must print the given text. The keys of texts are the command
+// lines.
 func (t *tenant) shows(texts map[string]string) {
 	t.Helper()
 	for line, want := range texts {

@@ -101,7 +101,8 @@ func namespacedRights() []right {
 }
 
 // TestRolesAllowWhatTheyAreFor verifies that every user role has exactly the rights that namespacedRights lists, in the
-// namespace of its binding, and that a role that is bound in one namespace has no rights in another.
+// namespace of its binding, that a role that is bound in one namespace has no rights in another, and that only
+// t9k-metrics-reader may read metrics.
 func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 	s := newSpace(t)
 	roles := map[string]bool{"view": false, "edit": false, "admin": false, "t9k-queue-viewer": true, "t9k-queue-user": true, "t9k-queue-manager": true,

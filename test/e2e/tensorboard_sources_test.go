@@ -16,7 +16,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/require"
 )
 
-// serve runs a server in a pod behind a Service with the same name.
+// serve runs a server in a pod behind a Service with the same name, and waits until the server accepts connections.
 func (s *space) serve(name string, port int32, command ...string) {
 	s.Helper()
 	labels, grace := map[string]string{"app": name}, int64(0)
@@ -32,7 +32,7 @@ func (s *space) serve(name string, port int32, command ...string) {
 	})
 }
 
-// write writes a file to the gate.
+// write writes a file to the gate, and creates its directory.
 func (s *space) write(name, text string) {
 	s.Helper()
 	if err := os.MkdirAll(filepath.Dir(s.File(name)), 0o755); err != nil {
@@ -104,8 +104,8 @@ func TestTensorBoardReadsAllSources(t *testing.T) {
 	}
 }
 
-// TestTensorBoardReportsMissingObjects verifies that a TensorBoard reports the names of missing objects, and starts
-// when they are created.
+// TestTensorBoardReportsMissingObjects verifies that a TensorBoard reports a missing claim, a missing Secret, or a URL
+// that it cannot fetch, and that it starts when the missing claim is created.
 func TestTensorBoardReportsMissingObjects(t *testing.T) {
 	requireStandIn(t)
 	s := newSpace(t)

@@ -127,8 +127,8 @@ func (s *space) startVisitor() {
 	s.pod(visitor, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 }
 
-// visit gets a URL from within the cluster. It retries until there is an answer, because a Service takes a moment to
-// find its pod.
+// visit gets a URL from within the cluster and returns the body of the answer. It retries until there is a successful
+// answer, because a Service takes a moment to find its pod.
 func (s *space) visit(url string) string {
 	s.Helper()
 	const get = `import sys, time, urllib.request

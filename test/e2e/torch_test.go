@@ -47,7 +47,7 @@ var python = sync.OnceValues(func() (string, error) {
 })
 
 // newTorchSpace creates a namespace on torchCluster and lets the test run in parallel with others. It skips the test
-// unless the flag -torch is set.
+// unless the flag -torch is set. Without PyTorch, it skips the test too, or fails it if all requirements must be met.
 func newTorchSpace(t *testing.T) *space {
 	t.Helper()
 	if !*withTorch {
@@ -65,7 +65,8 @@ func newTorchSpace(t *testing.T) *space {
 // also the default, but PyTorch 1.13 does not find the default value 0 among the flags of Debian's Python 3.11.
 var debianOptions = []string{"--redirects=9:1", "--tee=9:1"}
 
-// training returns the PyTorchTrainingJob of an example with its checkpoints in a directory of the test.
+// training returns the PyTorchTrainingJob of an example. Its checkpoints are in a directory of the test, spaceEnv
+// identifies its processes, and torchrun gets debianOptions.
 func (s *space) training(name string) *batch.PyTorchTrainingJob {
 	s.Helper()
 	j := &batch.PyTorchTrainingJob{}

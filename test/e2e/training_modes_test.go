@@ -18,8 +18,8 @@ import (
 const ran = `echo "$0" >> /gate/$HOSTNAME.ran; ` + gate.Obey
 
 // TestTrainingJobDebugsPausesAndResumes verifies that a training job that is created in debug mode runs, is paused, and
-// resumes with the arguments of its resumeSpecs, that no restart is charged, and that the deadline counts from the
-// resumption.
+// resumes with the arguments of its resumeSpecs, that no restart is charged, and that status.startTime, from which the
+// deadline counts, is the time of the resumption.
 func TestTrainingJobDebugsPausesAndResumes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

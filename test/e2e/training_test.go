@@ -221,7 +221,8 @@ func TestMasterExitCodesDecideTheJob(t *testing.T) {
 	}
 }
 
-// TestBackoffLimitCountsAllReplicas verifies that backoffLimit applies to the restarts of all replicas together.
+// TestBackoffLimitCountsAllReplicas verifies that a training job fails when a replica fails after backoffLimit, here
+// the default of 3, has been used up, and that each repeated failure of one replica is an incident.
 func TestBackoffLimitCountsAllReplicas(t *testing.T) {
 	t.Parallel()
 	for kind, build := range trainingKinds {

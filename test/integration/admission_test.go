@@ -117,8 +117,8 @@ func (s server) testChangeWithStatus(t *testing.T) {
 	}
 }
 
-// testManyRules verifies that jobs with long lists are accepted, because the API server limits the actual cost of
-// rules in addition to their estimated cost.
+// testManyRules verifies that jobs with long lists are accepted. The API server limits not only the estimated cost of a
+// CRD's rules, but also their actual cost for each object.
 func (s server) testManyRules(t *testing.T) {
 	job := goodJob(t, "minimal")
 	roles := job.Object["spec"].(map[string]any)["replicaSpecs"].([]any)

@@ -31,9 +31,10 @@ import (
 // renderedCharts is the directory in which tools/packaging/chart keeps the rendered chart for each file of values.
 const renderedCharts = "../../tools/packaging/chart/testdata"
 
-// TestAPIServerAcceptsRenderedChart verifies that the API server accepts the rendered charts, and that applying them
-// again reverts nothing that the operator writes. TestInstallIsIdempotentAndRestricted covers the CRDs and admission
-// policies, which are the same in the chart and in config/default.
+// TestAPIServerAcceptsRenderedChart verifies that the API server accepts the rendered charts, that these set no
+// deprecated field of other projects' kinds, and that applying them again reverts nothing that the operator writes.
+// TestInstallIsIdempotentAndRestricted covers the CRDs and admission policies, which are the same in the chart and in
+// config/default.
 func TestAPIServerAcceptsRenderedChart(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})

@@ -16,8 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// TestCLIPassesNoControlSequenceOn verifies that no verb writes control sequences to the terminal, even if images,
-// commands, messages and events contain them.
+// TestCLIPassesNoControlSequenceOn verifies that t9k prints no control sequence that commands, annotations, statuses,
+// events, manifests or arguments contain. It tries every verb, apart from a list of exceptions.
 func TestCLIPassesNoControlSequenceOn(t *testing.T) {
 	const evil = "evil \x1b[2J\u009b31m\x07"
 	w := newWorld(t)

@@ -16,7 +16,8 @@ import (
 	"tensorstack.dev/batch/test/kit/kubelet"
 )
 
-// allow gives a user rights on GenericJobs, and waits until they are in force.
+// allow gives a user rights on the GenericJobs of the world's namespace, and waits until the user may list them. The
+// verbs must include list.
 func (w *world) allow(user string, verbs ...string) {
 	w.Helper()
 	rule := rbacv1.PolicyRule{APIGroups: []string{batch.GroupVersion.Group}, Resources: []string{"genericjobs"}, Verbs: verbs}

@@ -86,7 +86,7 @@ func (c *called) ends(code int) (out, errOut string) {
 	return out, errOut
 }
 
-// t9k runs t9k, checks that it succeeds, and returns its output.
+// t9k runs t9k, checks that it succeeds, and returns its standard output.
 func (w *world) t9k(args ...string) string {
 	w.Helper()
 	out, _ := w.start("", args...).ends(0)
@@ -374,7 +374,8 @@ func TestCLIReportsMissingOperator(t *testing.T) {
 	w.contains("run of a job that is deleted", out, "genericjob/job was deleted before it ended")
 }
 
-// checkCLIWithoutKinds verifies the error messages of t9k in a cluster without the CRDs.
+// checkCLIWithoutKinds verifies the error messages of t9k in a cluster without the CRDs, and with a kubeconfig that
+// does not exist.
 func (w *world) checkCLIWithoutKinds() {
 	w.Helper()
 	for _, args := range [][]string{{"get"}, {"describe", "job"}, {"run", "-f", "-"}} {

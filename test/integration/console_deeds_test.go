@@ -107,8 +107,8 @@ func (w *world) stored(d *deed) *unstructured.Unstructured {
 	return u
 }
 
-// prepare deletes the deed's job if it exists, creates it, and waits until an admin's page of the job offers the
-// deed.
+// prepare deletes the deed's job and the job copy, which the deed rerun creates, if they exist. It then creates the
+// deed's job, and waits until an admin's page of the job offers the deed.
 func (d *deed) prepare(w *world, admin *person) {
 	w.Helper()
 	for _, gone := range []*deed{d, {name: "copy"}} {

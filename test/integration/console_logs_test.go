@@ -74,12 +74,12 @@ func (t *talkers) awaitRunning(pod string) {
 	})
 }
 
-// says adds a line to the log of a replica. The line's time is after milliseconds later than begin.
+// says adds a line to the log of a replica. The line's time is begin plus after, in milliseconds.
 func (t *talkers) says(rank, after int, text string) {
 	t.Write(t.Namespace, fmt.Sprintf("%s-w-%d", t.job.Name, rank), t.begin.Add(time.Duration(after)*time.Millisecond), text)
 }
 
-// path returns the path of the job's logs.
+// path returns the path of the job's logs, followed by query.
 func (t *talkers) path(query string) string {
 	return "/jobs/" + t.Namespace + "/genericjob/" + t.job.Name + "/logs" + query
 }
@@ -145,9 +145,9 @@ func (p *person) awaitPods(path, text string) {
 // readLogs is the rule that grants the right to read logs.
 var readLogs = rule("", "pods/log", "get")
 
-// TestConsoleMergesLogsOfManyReplicas verifies that the lines of up to 100 replicas arrive in the order of their
-// times, that failed replicas have precedence if there are more replicas, and that the stream says what it leaves
-// out.
+// TestConsoleMergesLogsOfManyReplicas verifies that the lines of up to 100 replicas arrive in the order of their times,
+// that failed replicas have precedence if there are more replicas, and that the stream says what it leaves out. It also
+// verifies how queries select replicas, and which queries are refused.
 func TestConsoleMergesLogsOfManyReplicas(t *testing.T) {
 	w := newWorld(t)
 	const replicas, failed, shown, each = 120, 117, 100, 7

@@ -73,7 +73,8 @@ func (w *world) absent(name string) {
 	}
 }
 
-// submits posts a manifest to the page Submit, follows redirects, and returns the final answer. step is check or run.
+// submits posts a manifest to the page Submit, follows redirects, and returns the final answer, with the path and query
+// of its page. step is check or run.
 func (b *browser) submits(step, namespace, text string) (code int, path, body string) {
 	b.Helper()
 	form := url.Values{"manifest": {text}, "ns": {namespace}, "step": {step}}

@@ -242,7 +242,7 @@ func (w *world) shared() (other *world) {
 }
 
 // TestConsoleShowsAndDoesWhatEachUserMay verifies, for a table of users, what each page shows and which actions
-// succeed.
+// succeed, and that the console itself uses exactly its permissions.
 func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 	w := newWorld(t)
 	log := w.auditEnd()
@@ -337,7 +337,8 @@ func TestConsoleShowsAndDoesWhatEachUserMay(t *testing.T) {
 }
 
 // shows returns an error unless a page shows all required words of want and none that begins with a minus. If want is
-// 404, it returns an error unless the status is 404. words replaces abbreviations in want.
+// 404, it returns an error unless the status is 404. words replaces abbreviations in want; afterwards, &#32; stands for
+// a space within a word.
 func (p *person) shows(path, want string, words *strings.Replacer) error {
 	code, body := p.call(http.MethodGet, path, nil)
 	if want == "404" {

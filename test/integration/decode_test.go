@@ -140,8 +140,8 @@ func valuesFor(schema map[string]any) []any {
 	return nil
 }
 
-// minimal returns the smallest value that a schema accepts apart from its CEL rules: objects have only their required
-// fields, and lists are empty.
+// minimal returns a small value of a schema's type: objects have only their required fields, lists are empty, and
+// numbers are 0. It takes no account of the schema's bounds, patterns and CEL rules.
 func minimal(schema map[string]any) any {
 	switch schema["type"] {
 	case "object":

@@ -51,7 +51,7 @@ type load struct {
 	history *history.History
 	began   time.Time
 	runs    map[string]types.UID // pods of the job that runs throughout
-	all     []*batch.GenericJob
+	all     []*batch.GenericJob  // the restarting GenericJobs
 	// training holds the training jobs by the names of their masters' pods.
 	training map[string]client.Object
 }
@@ -126,7 +126,8 @@ func requireFaults(t *testing.T) {
 	}
 }
 
-// newLoad prepares a load on a control plane. The test must start the operator with the kubeconfig of proxy.
+// newLoad prepares a load on a control plane. It skips the test unless -faults is set. The test must start the operator
+// with the kubeconfig of proxy.
 func newLoad(t *testing.T) *load {
 	t.Helper()
 	requireFaults(t)
@@ -195,8 +196,9 @@ func (l *load) awaitWrite(start time.Time, proxies ...*apiproxy.Proxy) (delay ti
 	return delay
 }
 
-// finish checks that each job finishes with the right counts, that no unnecessary pod was created, and that deleting
-// the jobs leaves no objects. It returns how long the load took.
+// finish checks that each job finishes with the right counts, that no unnecessary pod was created, that the job that
+// runs throughout was not disturbed, and that deleting the jobs leaves no objects. It returns the time from begin until
+// the last job had finished.
 func (l *load) finish() time.Duration {
 	l.Helper()
 	for _, job := range l.all {

@@ -153,7 +153,7 @@ func TestJobsSurviveAPIServerOutage(t *testing.T) {
 
 // TestNewLeaderTakesOverFromFrozenLeader verifies that a job ends with the right counts although its leading operator
 // is frozen in the middle of the job, another operator takes over, and then the old leader continues as if it were
-// still the leader.
+// still the leader. It also verifies that a leader that receives SIGTERM releases its lease.
 func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w := newWorld(t)
 	w.Must(client.IgnoreAlreadyExists(w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "t9k-system"}})))
@@ -237,8 +237,9 @@ func TestNewLeaderTakesOverFromFrozenLeader(t *testing.T) {
 	w.checkStormy(again)
 }
 
-// TestEventsDuringAFreezeCountOnce verifies that the operator counts each event that happened while it was frozen
-// exactly once when it continues with an old cache.
+// TestEventsDuringAFreezeCountOnce verifies that the operator counts no event twice that happened while it was frozen,
+// when it continues with an old cache, and that a job that replaced another one of its name in the meantime starts
+// anew.
 func TestEventsDuringAFreezeCountOnce(t *testing.T) {
 	w := newWorld(t)
 	o := startOperator(t, w.Env.Kubeconfig)

@@ -46,7 +46,7 @@ func TestJobsSurviveForeignObjects(t *testing.T) {
 	}
 }
 
-// createForeign creates n pods and Kubernetes Jobs in a separate namespace, and returns the namespace.
+// createForeign creates n objects, pods and Kubernetes Jobs, in a separate namespace, and returns the namespace.
 func (l *load) createForeign(n int) string {
 	l.Helper()
 	other := l.Beside(namespace.New(l.T, l.Plane).Namespace)

@@ -28,7 +28,7 @@ import (
 	"tensorstack.dev/batch/test/kit/plane"
 )
 
-// history calls t9k history with the person's token.
+// history starts t9k history with the person's token.
 func (p *person) history(args ...string) *called {
 	p.Helper()
 	path := filepath.Join(p.TempDir(), "kubeconfig")

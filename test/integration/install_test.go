@@ -33,7 +33,8 @@ import (
 )
 
 // TestInstallIsIdempotentAndRestricted verifies an installation on a new cluster, as described in docs/operations.md:
-// repeating it changes nothing, its pods meet the Pod Security level restricted, and its roles grant no wildcards.
+// repeating it changes nothing, its pods meet the Pod Security level restricted, and its roles grant no wildcards. It
+// also verifies what t9k and an operator do before the CRDs exist.
 func TestInstallIsIdempotentAndRestricted(t *testing.T) {
 	t.Parallel()
 	p := plane.Start(t, testenv.Options{Components: []string{local.Etcd, local.APIServer}})
@@ -117,7 +118,8 @@ func (w *world) minorVersion() int {
 	return n
 }
 
-// kubectlApply runs `kubectl apply --server-side -k DIR` and returns the resource version of each object.
+// kubectlApply runs `kubectl apply --server-side -k DIR` and returns the resource version of each object by "KIND
+// NAMESPACE/NAME".
 func (w *world) kubectlApply(dir string) map[string]string {
 	w.Helper()
 	config := genericclioptions.NewConfigFlags(true)

@@ -37,9 +37,9 @@ import (
 )
 
 // TestMetricsAreServedAsDocumented scrapes the operator, the scheduler and the console of a cluster in which a job
-// restarts, one gang preempts another, and a third one waits, while a user has a page of the console open. It
-// verifies that the programs serve exactly the t9k_ metrics of docs/reference/metrics.md, and that the other metrics
-// of this page are served too.
+// restarts, one gang preempts another, and a third one waits, while a user has a page of the console open. It verifies
+// the values of the metrics and who may read them, that the programs serve exactly the t9k_ metrics of
+// docs/reference/metrics.md, and that the other metrics of this page are served too.
 func TestMetricsAreServedAsDocumented(t *testing.T) {
 	w := newWorld(t)
 	w.installDefault()
@@ -172,8 +172,8 @@ func (w *world) watchedConsole() string {
 	return address
 }
 
-// scrapes returns the names of the metrics that the API server and the programs at the addresses serve. With -update,
-// it records the metrics that have a section in page, for the tests of alerts and dashboards.
+// scrapes returns the names of the metrics that the API server and the programs serve, whose addresses are given by
+// name. With -update, it records the metrics that have a section in page, for the tests of alerts and dashboards.
 func (w *world) scrapes(addresses map[string]string, token, page string) map[string]bool {
 	w.Helper()
 	text, err := w.Core.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.Context())
@@ -293,7 +293,7 @@ func fetchMetrics(address, token string) (code int, text string, err error) {
 	return answer.StatusCode, string(body), err
 }
 
-// scrapeInto adds the metrics at an address to all.
+// scrapeInto adds the metrics at an address to all, by name. They replace metrics of the same name.
 func scrapeInto(all map[string]*dto.MetricFamily, address, token string) error {
 	code, text, err := fetchMetrics(address, token)
 	if err != nil {
@@ -305,7 +305,7 @@ func scrapeInto(all map[string]*dto.MetricFamily, address, token string) error {
 	return parseInto(all, text)
 }
 
-// parseInto adds the metrics of a text to all.
+// parseInto adds the metrics of a text to all, by name. They replace metrics of the same name.
 func parseInto(all map[string]*dto.MetricFamily, text string) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))

@@ -10,7 +10,8 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// useQueues makes the operator write the status of a queue and delete a pod that is older than the queue allows.
+// useQueues makes the operator write the statuses of a queue and of a PodGroup, and delete a pod that is older than the
+// queue allows.
 func (w *world) useQueues() {
 	w.Helper()
 	q := &scheduling.Queue{ObjectMeta: metav1.ObjectMeta{GenerateName: "short-"},

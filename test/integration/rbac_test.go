@@ -88,7 +88,7 @@ func TestMissingFinalizersPermissionIsReported(t *testing.T) {
 	}
 }
 
-// revoke removes all rights on a resource from the operator's roles.
+// revoke removes all rights on a resource from the operator's ClusterRole t9k-operator.
 func (w *world) revoke(resource string) {
 	w.Helper()
 	granted := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "t9k-operator"}}
@@ -102,7 +102,8 @@ func (w *world) revoke(resource string) {
 }
 
 // installDefault applies config/default, or config/before-1.36 if the API server does not support mutating admission
-// policies. After the test, it removes the objects that other tests create themselves.
+// policies, and waits until the operator's roles are in force. After the test, it removes the objects that other tests
+// create themselves.
 func (w *world) installDefault() {
 	w.Helper()
 	dir := "../../config/default"

@@ -60,7 +60,8 @@ func (w *world) checkUse(user string, log *audit.Log, roles []string, except fun
 // noException permits no exception. Pass it to checkUse as except if a user uses every granted permission.
 func noException(permission) string { return "" }
 
-// grantedPermissions returns the permissions, one by one, of the ClusterRole and of the Role with this name.
+// grantedPermissions returns the permissions, one by one, of the ClusterRole with this name and of the Role with this
+// name in the operator's namespace.
 func (w *world) grantedPermissions(role string) []permission {
 	w.Helper()
 	everywhere, here := &rbacv1.ClusterRole{}, &rbacv1.Role{}
@@ -103,7 +104,8 @@ func (w *world) awaitUse(user string, p permission) {
 
 // usage is the set of requests of a user.
 type usage struct {
-	// all holds each request with and without the name and with and without the namespace of its object.
+	// all holds each request that was not forbidden, with and without the name and with and without the namespace of
+	// its object.
 	all       map[permission]bool
 	forbidden []string
 }
@@ -116,7 +118,7 @@ func (w *world) auditEnd() *audit.Log {
 	return log
 }
 
-// used returns the requests of a user that were logged since the last call with this log.
+// used returns the requests of a user for resources that were logged since the last call with this log.
 func (w *world) used(user string, log *audit.Log) usage {
 	w.Helper()
 	events, err := log.Next()

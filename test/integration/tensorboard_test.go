@@ -32,7 +32,8 @@ func newBoard(name string) *tensorboard.TensorBoard {
 		Image: "tensorflow/tensorflow", TrainingLogFilesets: []string{"t9k://pvc/logs/run"}}}
 }
 
-// awaitBoard waits until the condition Ready of a TensorBoard has the reason and a message that contains the text.
+// awaitBoard waits until the condition Ready of a TensorBoard has the reason and a message that contains the text, and
+// the status reflects the current spec.
 func (w *world) awaitBoard(name, reason, text string) *tensorboard.TensorBoard {
 	w.Helper()
 	tb := &tensorboard.TensorBoard{}
@@ -312,8 +313,9 @@ func (w *world) awaitBoardReport(name, reason string) *batch.TensorFlowTrainingJ
 	return j
 }
 
-// TestJobReportsItsTensorBoard verifies that a job's status contains the state of its TensorBoard even if other clients
-// write the status, and that a TensorBoard that cannot run does not affect the training.
+// TestJobReportsItsTensorBoard verifies that a job's status contains the state of its TensorBoard while the job runs
+// and after it has succeeded, that a TensorBoard that cannot run does not affect the training, and that the TensorBoard
+// is deleted with its job.
 func TestJobReportsItsTensorBoard(t *testing.T) {
 	w := newWorld(t)
 	startOperator(t, w.Env.Kubeconfig)

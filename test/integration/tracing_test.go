@@ -28,7 +28,7 @@ import (
 
 // TestTraceOfAGang runs a gang job that waits for quota, from its creation to its end. It verifies that the operator
 // and the scheduler send one trace of the job's start, with each span once, although the operator is killed while the
-// job waits and again while it runs.
+// job waits and again while it runs. A group without a job has a trace of its own.
 func TestTraceOfAGang(t *testing.T) {
 	w := newWorld(t)
 	c := collector.Start(t)
@@ -106,7 +106,8 @@ func TestTraceOfAGang(t *testing.T) {
 }
 
 // TestCollectorMayBeAway runs jobs while no collector receives spans, and another job with a collector. It verifies
-// that the operator shuts down cleanly in both cases.
+// that the operator shuts down cleanly in both cases, that it logs lost spans at most once, and that it sends its last
+// spans when it exits.
 func TestCollectorMayBeAway(t *testing.T) {
 	w := newWorld(t)
 	operator := startOperator(t, w.Env.Kubeconfig, "tracing: {endpoint: '"+freeAddress(t)+"'}")

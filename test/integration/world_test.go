@@ -158,7 +158,7 @@ func (w *world) settle() {
 	})
 }
 
-// events returns the reasons and notes of the events about an object.
+// events returns the events about an object, each as "REASON: NOTE".
 func (w *world) events(name string) []string {
 	w.Helper()
 	list, err := w.Core.EventsV1().Events(w.Namespace).List(w.Context(), metav1.ListOptions{

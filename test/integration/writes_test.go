@@ -29,7 +29,8 @@ import (
 // countedUser is the user name of an operator whose requests the API server logs with their bodies.
 const countedUser = "counted-operator"
 
-// TestJobTakesFewRequests verifies, with the audit log, the number of requests in the life of a job without incidents.
+// TestJobTakesFewRequests verifies, with the audit log, the number of requests in the life of a job without incidents,
+// and the size and frequency of the status writes of a job with 1,000 replicas.
 func TestJobTakesFewRequests(t *testing.T) {
 	w := newCountedWorld(t)
 	for _, replicas := range []int32{4, 50} {

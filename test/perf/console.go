@@ -186,7 +186,8 @@ func (c *consoleBench) read(path, user string) (string, error) {
 	return string(page), err
 }
 
-// measure measures the times of pages, then the delays of changes, first with one viewer and then with all.
+// measure measures the times of pages, the console's requests while jobs change, first with one viewer and then with
+// all, the delays of these changes with all viewers, and the console's memory.
 func (c *consoleBench) measure(user func(int) string) (*result, error) {
 	r := &result{Figures: map[string]float64{"filled": c.filled.Seconds()}}
 	for figure, path := range map[string]string{"page": "/", "page_search": "/?q=experiment-09&sort=-ran"} {

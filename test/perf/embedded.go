@@ -66,7 +66,7 @@ func newOwnCluster(s *settings) (*ownCluster, error) {
 	return &ownCluster{state: state, t9k: filepath.Join(filepath.Dir(s.operator), "t9k"), local: binary}, nil
 }
 
-// measure starts the cluster, runs and deletes examples/hello, and stops the cluster.
+// measure starts the cluster, runs and deletes examples/hello, measures the idle cluster, and stops the cluster.
 func (c *ownCluster) measure(ctx context.Context) (*result, error) {
 	r := &result{Figures: map[string]float64{}}
 	for _, step := range []struct {

@@ -23,7 +23,7 @@ import (
 
 // settings are the values of the command line's flags.
 type settings struct {
-	run      *regexp.Regexp // the workloads to measure
+	run      *regexp.Regexp // the workloads to measure; nil for those that are not optional
 	systems  []string
 	nodes    int
 	pods     int // in the workloads that measure schedulers
@@ -94,7 +94,8 @@ func parseFlags() (*settings, error) {
 	return s, nil
 }
 
-// bench measures each workload on each system, one after the other.
+// bench measures each selected workload on each system, one after the other. It prints a table for each workload and
+// finally saves the report.
 func bench(ctx context.Context, s *settings) error {
 	r := newReport(s)
 	for _, w := range all() {

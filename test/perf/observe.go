@@ -61,8 +61,8 @@ func observe(p *plane, sys *system) (*observer, error) {
 	})
 }
 
-// watch calls note, with the lock held, for each event of the objects of the list's kind. It watches in the background
-// until p.ctx ends.
+// watch calls note, with the lock held, for each further event of the objects of the list's kind. It watches in the
+// background until p.ctx ends, and cancels p.ctx if that fails.
 func (o *observer) watch(p *plane, list client.ObjectList, note func(watch.EventType, client.Object, time.Time)) error {
 	if err := p.client.List(p.ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing what to watch: %w", err)
@@ -144,7 +144,8 @@ func (o *observer) reset() {
 	o.pods, o.running, o.finished, o.n = map[types.UID]*podSeen{}, map[string]time.Time{}, map[string]time.Time{}, counts{}
 }
 
-// await returns as soon as the condition holds. It checks the condition after every event.
+// await returns as soon as the condition holds, or an error when ctx ends. It checks the condition again after new
+// events.
 func (o *observer) await(ctx context.Context, what string, holds func(counts) bool) error {
 	for {
 		o.mu.Lock()
@@ -162,7 +163,7 @@ func (o *observer) await(ctx context.Context, what string, holds func(counts) bo
 	}
 }
 
-// lastStart returns the time at which the observer saw the last pod run.
+// lastStart returns the time at which the observer saw the last pod start; zero if none has started.
 func (o *observer) lastStart() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,8 +197,8 @@ func (o *observer) endLags() []time.Duration {
 	return o.lags(o.finished, func(pod *podSeen) time.Time { return pod.ended })
 }
 
-// startLags returns, for each job, the time from the start of its last pod until the job reported that all replicas
-// run.
+// startLags returns, for each job that has reported that all its replicas run, the time from the start of its last pod
+// until this report.
 func (o *observer) startLags() []time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

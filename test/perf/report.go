@@ -161,7 +161,8 @@ func (w *workloadReport) check(targets []target) {
 	}
 }
 
-// print writes a table of the workload's figures with one column for each system.
+// print compares the workload's figures with its targets, keeps the checks in the report, and writes a table of the
+// figures with one column for each system.
 func (r *report) print(out io.Writer, w *workload) {
 	report := r.of(w)
 	report.check(w.targets)
@@ -194,7 +195,7 @@ func (r *report) systems(w *workloadReport) []string {
 	return all
 }
 
-// labels returns the labels of the figures that the workload has.
+// labels returns the labels of the figures that the workload has, in the order of the table.
 func (w *workloadReport) labels() []label {
 	have := map[string]bool{}
 	for _, results := range w.Systems {

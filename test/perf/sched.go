@@ -56,7 +56,8 @@ func columns(all []*contender) []*system {
 	return systems
 }
 
-// groups are groups of pods that a contender schedules.
+// groups describes the groups of pods that one measurement creates for a contender: their names, their queue, and the
+// CPU request and node selector of each pod. run is the value of their label runLabel.
 type groups struct {
 	*contender
 	run   string
@@ -169,7 +170,8 @@ func (st *stage) clearAll(g *groups) error {
 }
 
 // running starts the contender, calls do, waits until the contender sends no more requests, and stops it. It records
-// the contender's cost per pod: CPU since its caches have synced, and writes since its start.
+// the contender's cost per pod, which is its CPU since its caches have synced and its writes since its start, and its
+// requests and peak memory.
 func (st *stage) running(c *contender, r *result, pods int, do func(context.Context) error) error {
 	if _, err := st.audit.Next(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bindings records when pods are created and bound, from one watch.
+// bindings records when pods are created, bound and evicted, from one watch. It holds the groups by name.
 type bindings struct {
 	*observer
 	bound  map[types.UID]bool
@@ -22,7 +22,7 @@ type bindings struct {
 }
 
 // groupSeen is the record of one group: the numbers of its created and bound pods, and the times of the last creation
-// and binding.
+// (complete) and of the last binding (last).
 type groupSeen struct {
 	created, bound int
 	complete, last time.Time
@@ -91,7 +91,8 @@ func (b *bindings) span() (first, last time.Time) {
 	return b.first, b.last
 }
 
-// untilEviction returns the time from the creation of a group's last pod to the first eviction.
+// untilEviction returns the time from the creation of a group's last pod to the first eviction, which must have been
+// seen.
 func (b *bindings) untilEviction(group string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
 )
 
-// schedWorkloads compare t9k-scheduler with kube-scheduler.
+// schedWorkloads measure t9k-scheduler, and some of them also kube-scheduler for comparison.
 var schedWorkloads = []workload{
 	rates("sched-500", 500),
 	rates("sched-5000", 5000),

@@ -27,7 +27,8 @@ type workload struct {
 	targets []target
 }
 
-// on returns the systems among names that the workload measures.
+// on returns the systems among names that the workload measures. A workload that measures all columns together always
+// has all its columns.
 func (w *workload) on(names []string) []*system {
 	if w.together != nil {
 		return w.columns

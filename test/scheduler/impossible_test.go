@@ -177,10 +177,10 @@ func TestAutoscalerAddsNodesForAGang(t *testing.T) {
 }
 
 // nodesToAdd returns the number of nodes that Cluster Autoscaler requests. free holds the free CPU of each existing
-// node, and size is the CPU of a new node, both in thousandths of a CPU. Its FAQ ("How does scale-up work?", "What
-// are the parameters") describes the rules: it considers pods whose condition PodScheduled is False with reason
-// Unschedulable, leaves out pods that would fit existing nodes, and packs the others on new nodes of a node group's
-// template, largest pods first, each onto the first node with enough room.
+// node, from which nodesToAdd takes the room of pods that fit; size is the CPU of a new node, both in thousandths of a
+// CPU. Its FAQ ("How does scale-up work?", "What are the parameters") describes the rules: it considers pods whose
+// condition PodScheduled is False with reason Unschedulable, leaves out pods that would fit existing nodes, and packs
+// the others on new nodes of a node group's template, largest pods first, each onto the first node with enough room.
 func nodesToAdd(pods []corev1.Pod, free map[string]int64, size int64) int {
 	var pending []int64
 	for i := range pods {

@@ -78,7 +78,8 @@ func newMix(s *stage, world size) *mix {
 	return m
 }
 
-// run simulates the cluster until all gangs have finished. It fails the test after 10 minutes.
+// run simulates the cluster until all gangs have finished. It fails the test after 10 minutes, or if no node was
+// drained or no pod replaced.
 func (m *mix) run() {
 	m.Helper()
 	began, deadline := time.Now(), time.Now().Add(10*time.Minute)
@@ -304,7 +305,7 @@ func (m *mix) collect(name string) error {
 	return client.IgnoreNotFound(m.Client.Delete(m.Context(), p, client.GracePeriodSeconds(0)))
 }
 
-// drain cordons a random node and evicts its pods, unless a quarter of the nodes is already being drained.
+// drain cordons a random node and evicts its pods, unless this node or a quarter of the nodes is already being drained.
 func (m *mix) drain() {
 	m.Helper()
 	if len(m.nodes)-len(m.drained) <= m.size.nodes*3/4 {
@@ -335,7 +336,8 @@ func (m *mix) evictAll(node string) {
 	m.sideBySide(all)
 }
 
-// endDrains uncordons drained nodes that are empty, or replaces them with new nodes.
+// endDrains ends the drains of some of the empty nodes, chosen at random: it uncordons the node or replaces it with a
+// new one. It evicts the pods on the nodes that are not empty.
 func (m *mix) endDrains() {
 	m.Helper()
 	for _, name := range slices.Sorted(keysOf(m.drained)) {

@@ -75,8 +75,8 @@ func isBy(o client.Object, want string) error {
 	return nil
 }
 
-// protectedRequesters verifies that users cannot forge, change or remove the recorded requester of an object, and that the operator,
-// which may use all queues, can record another user as the requester.
+// protectedRequesters verifies that users cannot forge, change or remove the recorded requester of an object, and that
+// the operator, which may use all queues, can record another user as the requester.
 func (s *stage) protectedRequesters(alice, operator client.Client) {
 	const forged = `["operator","system:masters"]`
 	for kind, o := range s.membersOf(free) {
@@ -124,7 +124,7 @@ func (s *stage) protectedRequesters(alice, operator client.Client) {
 }
 
 // podsOfQueues verifies that nobody can create a pod with both the label of a queue and a node, that alice cannot
-// create a pod with the label of a job, and that she cannot change this label on a live pod.
+// create a pod with the label of a job, and that she cannot add or change this label on a live pod.
 func (s *stage) podsOfQueues(alice, operator client.Client) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := podOf(map[string]string{scheduling.LabelQueue: free})
@@ -181,8 +181,8 @@ func (s *stage) priorities(alice client.Client) {
 	}
 }
 
-// namespaceLabels verifies the label that makes a namespace refuse jobs and TensorBoards without a queue, and the label that
-// gives a namespace a default queue.
+// namespaceLabels verifies the label that makes a namespace refuse jobs and TensorBoards without a queue, and the label
+// that gives a namespace a default queue.
 func (s *stage) namespaceLabels(alice client.Client) {
 	without := func(namespace, kind string) *unstructured.Unstructured {
 		o := asMap(s, s.membersOf(free)[kind])

@@ -171,7 +171,7 @@ func (s *stage) bound(group string) int {
 	return n
 }
 
-// nodesOf returns the nodes of a group's pods, each once, with the names that the test gave them.
+// nodesOf returns the nodes of a group's pods, each once and sorted, with the names that the test gave them.
 func (s *stage) nodesOf(group string) []string {
 	s.Helper()
 	var all []string

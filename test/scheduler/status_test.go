@@ -102,7 +102,7 @@ func TestStatusOfQueuesAndGroupsIsKept(t *testing.T) {
 }
 
 // overQuota binds a pod of another scheduler in a queue that uses 6 of 8 CPUs, and checks that the queue reports that
-// it exceeds its quota.
+// it exceeds its quota, until the pod is deleted.
 func (s *stage) overQuota(queue, node string) {
 	s.Helper()
 	within := func(status metav1.ConditionStatus, words string) {
@@ -158,7 +158,7 @@ func (s *stage) coalesced() {
 }
 
 // TestAPIServerValidatesQueuesAndGroups verifies rules for queues and groups that the API server enforces without the
-// operator.
+// operator, and that the default queue has a namespaceSelector.
 func TestAPIServerValidatesQueuesAndGroups(t *testing.T) {
 	s := sharedStage(t)
 	tests := map[string]struct {

@@ -15,7 +15,7 @@ import (
 var twoGangs = flag.Int("two-gangs", 10, "how often TestOneOfTwoGangsRunsAtATime submits two gangs that each need 60 % of the nodes")
 
 // TestOneOfTwoGangsRunsAtATime verifies that two gangs that each need 60 % of the nodes, and that are repeatedly
-// submitted together, run one after the other, and that they never have bound pods at the same time.
+// submitted together, run one after the other: until one of them is bound as a whole, the other one has no bound pod.
 func TestOneOfTwoGangsRunsAtATime(t *testing.T) {
 	s := sharedStage(t)
 	for i := range 5 {

@@ -12,7 +12,8 @@ import (
 )
 
 // TestLastReleaseIsFoundInAClone verifies that clones of this repository find the commit of the last release, with and
-// without its tag, and that a clone without the history does not mistake another commit for it.
+// without its tag, that a clone without the history does not mistake another commit for it, and that a release is not
+// taken for its own predecessor.
 func TestLastReleaseIsFoundInAClone(t *testing.T) {
 	version, commit := ofThisRepository(t)
 	check := func(t *testing.T, want string) {
@@ -71,7 +72,8 @@ func ofThisRepository(t *testing.T) (version, commit string) {
 	return version, commit
 }
 
-// enterClone clones this repository and makes the folder of this package in the clone the working directory.
+// enterClone clones this repository, without its tags, and makes the folder of this package in the clone the working
+// directory. Of the files, the clone has only CHANGELOG.md.
 func enterClone(t *testing.T, options ...string) {
 	t.Helper()
 	source, err := filepath.Abs(root)

@@ -88,7 +88,8 @@ func documentedRemains(s *namespace.Test) []string {
 	return patterns
 }
 
-// checkRemains waits until exactly the objects that match the patterns exist in addition to those in before.
+// checkRemains waits until exactly the objects that match the patterns exist in addition to those in before, and each
+// pattern matches an object.
 func checkRemains(s *namespace.Test, before map[string]bool, patterns []string) {
 	s.Helper()
 	s.Await("nothing is there but what the documentation lists", func() error {

@@ -22,8 +22,8 @@ const systemNamespace = config.Namespace
 
 // TestJobsSurviveUpgradeAndRemoval runs 50 jobs and 10 gangs during an upgrade from the last release to this version
 // and to a version with an additional field, two downgrades, an uninstallation and a new installation. The first
-// upgrade adds the console with an archive. The test verifies that no job is disturbed, that each ends as intended,
-// and that the archive remains after the uninstallation.
+// upgrade adds the console with an archive. The test verifies that no job is disturbed, that each ends as intended, and
+// that the uninstallation leaves the archive and exactly the objects that docs/operations.md lists.
 func TestJobsSurviveUpgradeAndRemoval(t *testing.T) {
 	if !*withHelm {
 		t.Skip("upgrades an installation by Helm: make e2e-upgrade")
@@ -95,9 +95,9 @@ func TestJobsSurviveUpgradeAndRemoval(t *testing.T) {
 	checkRemains(s, before, nil)
 }
 
-// createQueue creates a queue with room for all gangs of the workload but the last two, and returns its name. The
-// queue has the name of the test's namespace, so that checkRemains does not count it as an object that the
-// uninstallation left behind.
+// createQueue creates a queue with room for fittingGangs gangs of the workload, and returns its name. The queue has the
+// name of the test's namespace, so that checkRemains does not count it as an object that the uninstallation left
+// behind.
 func createQueue(s *namespace.Test) string {
 	s.Helper()
 	room := resource.NewMilliQuantity(10*gangSize*fittingGangs+5, resource.DecimalSI)
