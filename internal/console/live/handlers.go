@@ -191,7 +191,7 @@ func slimPod(o any) (any, error) {
 		return o, nil
 	}
 	spec := corev1.PodSpec{NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Overhead: p.Spec.Overhead, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds,
-		Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers)}
+		Resources: p.Spec.Resources, Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers)}
 	var by map[string]string
 	if user, ok := p.Annotations[scheduling.AnnotationRequestedBy]; ok {
 		by = map[string]string{scheduling.AnnotationRequestedBy: user}

@@ -15,10 +15,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	batch "tensorstack.dev/batch/api/batch/v1beta1"
 	scheduling "tensorstack.dev/batch/api/scheduler/v1beta1"
@@ -153,6 +155,68 @@ func TestCacheHoldsWhatTheUserMayList(t *testing.T) {
 	}
 	if v.Job(kindtest.Named("GenericJob"), "red", "b") != nil {
 		t.Error("the deleted job is there")
+	}
+}
+
+// TestWithdrawnRightIsShownAtOnce verifies that the cache reports a resource as hidden as soon as its watch is refused.
+func TestWithdrawnRightIsShownAtOnce(t *testing.T) {
+	jobs := ofBatch + "genericjobs"
+	a := &api{objects: map[string][]any{jobs: {job("red", "a", "1")}}, watches: map[string]chan any{jobs: make(chan any)}, forbidden: map[string]bool{}}
+	c := start(t, a, "red")
+	v := c.For(nil)
+	hidden := func() bool {
+		return slices.Contains(v.HiddenJobs(), view.Hidden{What: "GenericJobs"})
+	}
+	if hidden() || !names(v)["red/a"] {
+		t.Fatalf("hidden are %v, jobs are %v", v.HiddenJobs(), names(v))
+	}
+	notices, end := c.Subscribe("")
+	defer end()
+	a.mu.Lock()
+	a.forbidden[jobs], a.forbidden[ofBatch+inRed+"genericjobs"] = true, true
+	a.mu.Unlock()
+	a.watches[jobs] <- map[string]any{"type": "ERROR", "object": map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}}
+	for !hidden() || len(names(v)) > 0 {
+		await(t, notices, "a notice of the withdrawn right")
+	}
+}
+
+// TestCacheEndsWithItsContext verifies that a cache ends if its context has ended before it was started.
+func TestCacheEndsWithItsContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	c, err := Start(ctx, &rest.Config{Host: "127.0.0.1:1"}, "red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { c.Wait(); close(ended) }()
+	await(t, ended, "the cache ends")
+}
+
+// TestCachedPodsKeepTheirRequests verifies that the cache keeps all fields of a pod that its requests depend on.
+func TestCachedPodsKeepTheirRequests(t *testing.T) {
+	cpu := func(amount string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}}
+	}
+	for name, spec := range map[string]corev1.PodSpec{
+		"of containers": {Containers: []corev1.Container{{Resources: cpu("1")}, {Resources: cpu("2")}}},
+		"of an init container and a sidecar": {Containers: []corev1.Container{{Resources: cpu("1")}}, InitContainers: []corev1.Container{
+			{Resources: cpu("3"), RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}, {Resources: cpu("9")}}},
+		"of the pod":    {Containers: []corev1.Container{{Resources: cpu("1")}}, Resources: new(cpu("5"))},
+		"with overhead": {Containers: []corev1.Container{{Resources: cpu("1")}}, Overhead: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: spec}
+			want := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+			slim, err := slimPod(pod.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, resourcehelper.PodRequests(slim.(*corev1.Pod), resourcehelper.PodResourcesOptions{})); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

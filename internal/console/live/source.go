@@ -46,18 +46,12 @@ const retryInterval = 30 * time.Second
 // the user may list none. It may call settled again later. It calls changed when the rights of the user may have
 // changed.
 func (s *source) run(ctx context.Context, namespace string, settled, changed func()) {
+	defer settled() // a caller may wait for it even if ctx has ended before the first probe
 	for ctx.Err() == nil {
-		within, permitted := s.probe(ctx, namespace)
-		s.mu.Lock()
-		s.hidden = nil
-		if !permitted {
-			s.hidden = &view.Hidden{What: s.what}
-		} else if within != "" {
-			s.hidden = &view.Hidden{What: s.what, Within: within}
-		}
-		s.mu.Unlock()
+		within, permitted := s.review(ctx, namespace, changed)
 		if permitted {
 			s.watch(ctx, within, settled)
+			s.review(ctx, namespace, changed) // the watch has ended, probably because a right was withdrawn
 		}
 		settled()
 		changed()
@@ -66,6 +60,27 @@ func (s *source) run(ctx context.Context, namespace string, settled, changed fun
 		case <-time.After(retryInterval):
 		}
 	}
+}
+
+// review probes where the user may list the resource, sets hidden accordingly, and calls changed if hidden is different
+// now. Its results are those of probe.
+func (s *source) review(ctx context.Context, namespace string, changed func()) (within string, permitted bool) {
+	within, permitted = s.probe(ctx, namespace)
+	var hidden *view.Hidden
+	switch {
+	case !permitted:
+		hidden = &view.Hidden{What: s.what}
+	case within != "":
+		hidden = &view.Hidden{What: s.what, Within: within}
+	}
+	s.mu.Lock()
+	different := (hidden == nil) != (s.hidden == nil) || hidden != nil && *hidden != *s.hidden
+	s.hidden = hidden
+	s.mu.Unlock()
+	if different {
+		changed()
+	}
+	return within, permitted
 }
 
 // probe determines where the user may list the resource. within is the only namespace in which the user may list it;

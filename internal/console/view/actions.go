@@ -20,11 +20,12 @@ type Action struct {
 	// Min and Max are the bounds of the number that the action asks for, and Now is its current value; all are zero
 	// if the action asks for no number.
 	Min, Max, Now int
-	// Name is the proposed name of the object that the action creates; empty if it creates none.
+	// Name is the proposed name of the copy that rerun creates. JobOf sets it, and adds it to Command; otherwise it is
+	// empty.
 	Name string
 }
 
-// Actions returns the actions that are possible in the job's current state.
+// Actions returns the actions that are possible in the job's current state, whatever the rights of the user.
 func Actions(j *observed.Job) []Action {
 	command := func(words string) string {
 		return fmt.Sprintf("t9k %s -n %s %s", words, j.GetNamespace(), j.Ref())
@@ -53,7 +54,7 @@ func Actions(j *observed.Job) []Action {
 		Action{Verb: "delete", Title: "Delete", Effect: "Deletes the job with its pods and their logs. This cannot be undone.", Command: command("delete"), Dangerous: true})
 }
 
-// ActionOf returns the action with a verb; nil if the action is not possible now.
+// ActionOf returns the action with a verb; nil if there is no such action or if it is not possible now.
 func ActionOf(j *observed.Job, verb string) *Action {
 	for _, a := range Actions(j) {
 		if a.Verb == verb {

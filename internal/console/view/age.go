@@ -12,7 +12,7 @@ var units = []struct {
 }{{365 * day, "y"}, {day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
 
 // Age returns a duration in its two largest units, without the second unit if it is zero: 45s, 1m30s, 2h, 8h50m, 3d4h.
-// The script formats ages in the same way.
+// It drops smaller units, and treats negative durations as zero. The script formats ages in the same way.
 func Age(d time.Duration) string {
 	d = max(0, d)
 	for i, u := range units[:len(units)-1] {

@@ -15,7 +15,7 @@ import (
 )
 
 // attempt is the lifetime of one pod of a replica. number counts from 0, and over is when the attempt ended. Unknown
-// times are zero.
+// times and those that are not reached yet are zero.
 type attempt struct {
 	// uid is the UID of the pod; empty if neither the console nor the archive has seen the pod.
 	uid                               string
@@ -26,8 +26,8 @@ type attempt struct {
 	end state
 	// detail describes the end, for example "exit code 1".
 	detail string
-	// guessed is true if the start of the attempt is an estimate, because the console never saw the pod, or if its end
-	// is an estimate of the archive.
+	// guessed is true if times of the attempt are estimates, because the console never saw the pod, or if its end is an
+	// estimate of the archive.
 	guessed bool
 }
 
@@ -45,8 +45,9 @@ type lane struct {
 
 func (l *lane) name() string { return l.role + "-" + strconv.Itoa(l.rank) }
 
-// lanesOf returns the attempts of every replica, sorted by role and rank, and the pauses of the job. It uses pods,
-// archived attempts, events and the job's status.
+// lanesOf returns the attempts of every replica, sorted by role in the order of the status and then by rank, and the
+// pauses of the job. Replicas that scaling has removed are included. lanesOf uses pods, archived attempts, events,
+// conditions and the status of the job.
 func (in *JobInput) lanesOf() (all []lane, pauses []interval) {
 	lanes := map[string]*lane{}
 	var order []string
@@ -145,7 +146,8 @@ func attemptOf(p *corev1.Pod) attempt {
 	return a
 }
 
-// finish sets the end of the attempt of a pod.
+// finish sets end, detail and over from the pod of the attempt. A pod that is being deleted counts as ended, even if
+// its containers still run.
 func (a *attempt) finish(p *corev1.Pod) {
 	end := observed.End(p)
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
@@ -246,7 +248,7 @@ func (in *JobInput) addEarlier(l *lane, first int, ends []replaced) {
 // byPause describes the end of an attempt that was stopped by a pause.
 const byPause = "stopped by a pause"
 
-// attempt returns the attempt whose end an event reports.
+// attempt returns the attempt whose end an event reports. The caller sets its number and its start.
 func (r *replaced) attempt() attempt {
 	e := &r.end
 	a := attempt{over: r.at, end: stateEvicted, detail: cmp.Or(e.Reason, "replaced"), guessed: true}
@@ -268,8 +270,8 @@ func (l *lane) knows(at time.Time) bool {
 	return len(l.attempts) > 0 && !l.attempts[0].created.After(at)
 }
 
-// resumed returns the end of the last pause between two times; without such a pause, it returns from. The replica
-// cannot have run during a pause.
+// resumed returns the end of the last pause that ended between two times; without such a pause, it returns from. The
+// replica cannot have run during a pause.
 func (l *lane) resumed(from, to time.Time) time.Time {
 	for _, p := range l.pauses {
 		if p.to.After(from) && p.to.Before(to) {
@@ -293,7 +295,8 @@ func covered(l *lane, at time.Time) bool {
 // coverTime is the longest time from the end of a pod to the event that reports it.
 const coverTime = 30 * time.Second
 
-// attemptsOf returns the number of earlier pods of each replica from the status, by replica name.
+// attemptsOf returns the number of earlier pods of each replica, by replica name. It leaves out the replicas that the
+// status does not list one by one.
 func (in *JobInput) attemptsOf() map[string]int {
 	all := map[string]int{}
 	s := in.Job.Status()
@@ -306,8 +309,8 @@ func (in *JobInput) attemptsOf() map[string]int {
 	return all
 }
 
-// addUnseen adds an attempt to each replica that has ended and whose pod the console did not see, so that its lane
-// shows the end.
+// addUnseen adds an attempt to each replica that the status lists as ended or deleted and whose pod the console did not
+// see, so that its lane shows the end.
 func (in *JobInput) addUnseen(lanes map[string]*lane) {
 	s := in.Job.Status()
 	for i := range s.Tasks {

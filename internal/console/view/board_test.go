@@ -10,7 +10,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// withBoard returns a job whose TensorBoard has a given state.
+// withBoard returns the input of a job whose TensorBoard has a given state.
 func withBoard(t *testing.T, state batch.DependentStatus) *JobInput {
 	t.Helper()
 	kind, err := kinds.ByName("PyTorchTrainingJob")

@@ -8,8 +8,8 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// CopyName returns the default name of a copy of a job, like t9k rerun: the first of NAME-2, NAME-3 and so on that is
-// not taken. If the names of the copy's pods would be too long, NAME is truncated.
+// CopyName returns the default name of a copy of a job: the first of NAME-2, NAME-3 and so on that is not taken, as for
+// t9k rerun. Unlike t9k rerun, it truncates NAME if the names of the copy's pods would be too long.
 func CopyName(j *observed.Job, taken func(name string) bool) string {
 	job, room := j.Kind.Convert(j.Object), engine.MaxNameLength
 	for i := range job.Roles {

@@ -15,7 +15,8 @@ const shownEarlier = 100
 
 var toneOfState = map[state]Tone{stateSucceeded: Good, stateFailed: Bad, stateEvicted: Wait, stateStopped: Quiet}
 
-// fillEarlier lists how earlier attempts ended. The rows of replicas show only the current attempt of each replica.
+// fillEarlier lists the ended attempts, except the current attempt of a replica that the status lists, because a row of
+// replicas shows this attempt. It sets MoreEarlier.
 func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 	present := map[string]bool{}
 	s := in.Job.Status()
@@ -39,7 +40,8 @@ func (in *JobInput) fillEarlier(p *JobPage, lanes []lane) {
 	p.Earlier = p.Earlier[:len(p.Earlier)-p.MoreEarlier]
 }
 
-// row returns an ended attempt as a row of a table.
+// row returns an ended attempt as a row of a table, without Logs. Begun and Ran are zero if the times of the attempt
+// are estimates.
 func (l *lane) row(a *attempt) AttemptRow {
 	r := AttemptRow{Replica: l.role + "-" + strconv.Itoa(l.rank), Number: archive.Ordinal(a.number), Node: a.node, End: a.detail, Tone: toneOfState[a.end], uid: a.uid, Created: a.created, Scheduled: a.scheduled, Ended: a.over}
 	if !a.guessed && !a.started.IsZero() {
@@ -58,8 +60,8 @@ func (p *JobPage) LinkArchive(path string) {
 	}
 }
 
-// logsOfAttempt returns the URL of an archived log. path is the path of the archived job, and number counts from 0.
-// pod is the UID of the attempt; empty if its number suffices.
+// logsOfAttempt returns the URL of an archived log. path is the path of the archived job, and number counts from 0. pod
+// is the UID of the attempt; empty if its number suffices or the UID is not known.
 func logsOfAttempt(path, replica string, number int, pod string) string {
 	address := fmt.Sprintf("%s/logs?replica=%s&attempt=%d", path, replica, archive.Ordinal(number))
 	if pod != "" {

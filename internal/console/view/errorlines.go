@@ -46,15 +46,16 @@ var (
 	// processPrefix matches the prefix that launchers of several processes write before each line.
 	processPrefix = regexp.MustCompile(`^(\[\w+\]: ?|\(\w+ pid=[^)]*\) )+`)
 	// errorBegin matches the beginning, after the prefix of the process, of lines that report an error in the languages
-	// and frameworks that are used for training. errorWithin matches texts that report an error anywhere in a line. A
-	// line that noError matches reports no error, even if one of the two matches.
+	// and frameworks that are used for training. errorWithin matches texts that report an error anywhere in a line.
+	// noError excludes lines that one of the two matches, but that report no error.
 	errorBegin = regexp.MustCompile(`^(\w+\.)*(\w+Error|\w*Exception|\w+Interrupt)(: |:?$)|^(\S+: )?(line \d+: )?[Ee]rror: +[^\d\s.+-]|^[Ff]atal( error| Python error)?: |^Exception in thread |^thread '.*' panicked at |` +
 		`^\[?[EF][0-9]{4} |^FATAL|^terminate called |^\s+what\(\): |^\s*(Caused by|Suppressed): |^Killed$|^(\S+: )?(line )?\d+: +\d+ (Killed|Aborted|Terminated) |` +
 		`^During handling of the above exception, another |^The above exception was the direct cause of |^(free|malloc|munmap_chunk)\(\): (invalid|corrupt)|^(\S+: )*(line )?(\d+: )?\S+: (command )?not found$`)
 	errorWithin = regexp.MustCompile(`\b(ERROR|FATAL|CRITICAL|PANIC)\b|"level(name)?": ?"(error|fatal|critical)"|\blevel=(error|fatal)\b|\b(Segmentation fault|Bus error|core dumped|Out of memory|OutOfMemoryError|No such file or directory|Permission denied|No space left on device)\b|` +
 		`\b(CUDA|NCCL|cuDNN|HIP|MPI) error\b|\bNCCL WARN\b|\b(cudaError[A-Z]|nccl\w+Error\b)|\b(CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_([A-RT-Z]|S[A-TV-Z])|device-side assert triggered|exited on signal \d`)
 	noError = regexp.MustCompile(`(?i)\b(0|no|without) errors?\b|\blog[-_ ]?level\W+(to )?error`)
-	// goPanic matches a panic or fatal error of Go, and goDump the lines of the dump that follows it.
+	// goPanic matches the first line of a panic, of a fatal error or of a goroutine dump of Go, and goDump the lines of
+	// the dump that follows it.
 	goPanic = regexp.MustCompile(`^(panic|fatal error): |^[\d/]+ [\d:.]+ http: panic serving |^goroutine \d+ \[.*\]:$`)
 	goDump  = regexp.MustCompile(`^$|^\t?panic: |^\[signal |^goroutine \d+ .*:$|^[^\s(]+\.\S*\(.*\)$|^\t\S+:\d+( \+0x[0-9a-f]+)?$|^created by |^runtime stack:$|^exit status \d+$|^\.\.\.additional frames elided`)
 	// stackFrame matches the lines after the first line of a Java or JavaScript error.
@@ -88,9 +89,9 @@ func unadorned(line string) string {
 
 // traceback is an incomplete Python traceback.
 type traceback struct {
-	// prefix is the text before the traceback's first line, such as "[rank0]: ". The other lines have the same prefix,
-	// apart from digits, or, if bare is true, no prefix. known is true when the second line has shown which of the two
-	// applies.
+	// prefix is the text before the word Traceback in the first line, such as "[rank0]: ". The other lines have the
+	// same prefix, apart from digits, or, if bare is true, no prefix. known is true when another line has shown which
+	// of the two applies.
 	prefix      string
 	bare, known bool
 	// whole is true if only uncaught exceptions have the prefix, so that every line with the prefix belongs to the
@@ -111,7 +112,8 @@ var (
 	exceptionLine = regexp.MustCompile(`^[A-Za-z_][\w.]*(:( .*)?)?$`)
 )
 
-// tracebackHeader reports whether a line is the first line of a traceback, and returns the text before it.
+// tracebackHeader reports whether a line is the first line of a traceback, and returns the text before the word
+// Traceback. For a box of the library rich, this text is empty.
 func tracebackHeader(line string) (prefix string, found bool) {
 	prefix, rest, found := strings.Cut(line, "Traceback (most recent call last)")
 	switch {
@@ -123,7 +125,8 @@ func tracebackHeader(line string) (prefix string, found bool) {
 	return prefix, strings.TrimRight(rest, " ") == ":"
 }
 
-// continues reports whether a line belongs to an incomplete traceback.
+// continues reports whether a line belongs to an incomplete traceback. It drops tracebacks that have ended, and those
+// that more than foreignLines lines of other output follow.
 func (s *errorScanner) continues(line string) bool {
 	if len(s.tracebacks) == 0 {
 		return false
@@ -141,8 +144,8 @@ func (s *errorScanner) continues(line string) bool {
 	return found
 }
 
-// of returns the traceback to which a line may belong, and the line without its prefix. The traceback is nil if the
-// line belongs to none.
+// of returns the traceback to which a line may belong, and the line without its prefix. It records in the traceback
+// whether its lines have the prefix. The traceback is nil if the line belongs to none.
 func (s *errorScanner) of(line string) (of *traceback, rest string) {
 	if of = s.prefixed(line, strings.HasPrefix); of == nil {
 		of = s.prefixed(line, sameButDigits)
@@ -160,7 +163,8 @@ func (s *errorScanner) of(line string) (of *traceback, rest string) {
 	return nil, ""
 }
 
-// prefixed returns the traceback with the longest prefix that matches a line; nil if there is none.
+// prefixed returns the traceback with the longest prefix that fits a line; nil if there is none. It skips tracebacks
+// without a prefix, and those whose other lines have none.
 func (s *errorScanner) prefixed(line string, fits func(line, prefix string) bool) (of *traceback) {
 	for _, t := range s.tracebacks {
 		if (t.bare && t.known) || t.prefix == "" || !fits(line, t.prefix) {
@@ -173,7 +177,8 @@ func (s *errorScanner) prefixed(line string, fits func(line, prefix string) bool
 	return of
 }
 
-// takes reports whether a line, without its prefix, belongs to the traceback.
+// takes reports whether a line, without its prefix, belongs to the traceback. It sets raised if the line names the
+// exception.
 func (t *traceback) takes(rest string) bool {
 	switch {
 	case t.whole && !t.bare:

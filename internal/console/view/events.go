@@ -9,11 +9,11 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// shownEvents is the largest number of events that a page lists.
+// shownEvents is the largest number of rows of events that a page lists.
 const shownEvents = 500
 
-// fillEvents lists the events about the job and the warnings about its pods, newest first. Warnings that differ only in
-// the pod share one row, because the pods of a gang often wait for the same reason.
+// fillEvents lists the events about the job and the warnings about its pods, newest first, and sets MoreEvents.
+// Warnings that differ only in the pod share one row, because the pods of a gang often wait for the same reason.
 func (in *JobInput) fillEvents(p *JobPage) {
 	for _, e := range in.Events {
 		p.Events = append(p.Events, eventRow(e))

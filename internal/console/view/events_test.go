@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestEventsOfAJobAndItsPods verifies the order of the rows, and that the warnings of a gang whose pods all wait for
-// the same reason share one row.
+// TestEventsOfAJobAndItsPods verifies the order of the rows, that the warnings of a gang whose pods all wait for the
+// same reason share one row, and that the number of rows is limited.
 func TestEventsOfAJobAndItsPods(t *testing.T) {
 	about := func(kind, name, uid string, after time.Duration, reason, message string) *corev1.Event {
 		return &corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name, UID: types.UID(uid)}, LastTimestamp: metav1.NewTime(noon.Add(after)), Reason: reason, Message: message, Count: 2, Type: "Warning"}

@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// bins is the number of time intervals at which grouped lanes are sampled.
+// bins is the number of intervals into which grouped lanes divide the time.
 const bins = 120
 
 // urgency lists the states in descending order of urgency.
 var urgency = []state{stateFailed, stateEvicted, stateRestarting, stateQueued, stateStarting, stateStopped, stateRunning, stateSucceeded, statePaused}
 
 // choice returns the state that a grouped lane shows in an interval, and its shade: 1 to 4 in a heat map, 0 otherwise.
-// count holds the number of replicas in each state, and sum their total. The state is empty if no replica has a state.
+// count holds the number of replicas in each state, and sum their total. A replica that changes its state in the
+// interval counts for each of these states. The returned state is empty, with the shade 0, if no replica has a state.
 type choice func(count map[state]int, sum int) (state, int)
 
-// group draws many replicas in about rows lanes. Replicas of one role with neighbouring ranks share a lane. For each
-// interval, the lane shows the result of choose, and as its title the number of replicas in each state.
+// group draws many replicas in about rows lanes, and sets Grouped. Replicas of one role with neighbouring ranks share a
+// lane. For each interval, the lane shows the result of choose, and as its title the number of replicas in each state.
+// If choose returns no state or statePaused, the interval stays empty.
 func (t *Timeline) group(lanes []lane, s scale, rows int, choose choice) {
 	t.Grouped = (len(lanes) + rows - 1) / rows
 	for first := 0; first < len(lanes); {

@@ -8,7 +8,7 @@ import (
 
 // Hidden describes objects that the user may not list.
 type Hidden struct {
-	// What is the name of the hidden objects in the plural, for example "pods".
+	// What is the name of the hidden objects in the plural, for example "pods" or "pods of namespace red".
 	What string
 	// Within is the namespace of t9k ui, if the page shows only the objects in this namespace; empty otherwise.
 	Within string

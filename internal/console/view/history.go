@@ -18,18 +18,20 @@ const (
 // HistorySize is the number of jobs on one page of the archive's list.
 const HistorySize = 100
 
-// HistoryFilter selects archived jobs. The URL of the list contains it. An empty field selects all jobs.
+// HistoryFilter selects archived jobs. The URL of the list contains it. An empty field does not restrict the selection.
 type HistoryFilter struct {
 	Text, Namespace, Queue, User, Outcome string
-	// From and To have the format of the URL: days such as 2026-01-31, or times.
+	// From selects jobs that had not ended or been deleted before this time, and To selects jobs that were created
+	// before this time. Both have the format of the URL: days in UTC such as 2026-01-31, which include the whole day,
+	// or times in RFC 3339.
 	From, To string
-	// Gone selects jobs that no longer exist.
+	// Gone selects jobs that no longer exist; false selects all jobs.
 	Gone bool
 	// After is the cursor after which the page begins.
 	After string
 }
 
-// ParseHistoryFilter reads a filter from the values of a URL.
+// ParseHistoryFilter reads a filter from the values of a URL. Query checks From, To and After.
 func ParseHistoryFilter(v url.Values) HistoryFilter {
 	get := func(key string) string { return strings.TrimSpace(v.Get(key)) }
 	return HistoryFilter{Text: get("q"), Namespace: get("ns"), Queue: get("queue"), User: get("user"), Outcome: get("outcome"), From: get("from"), To: get("to"),
@@ -59,7 +61,7 @@ func pathWith(path string, v url.Values) string {
 	return path + "?" + v.Encode()
 }
 
-// Narrow reports whether the filter can hide jobs.
+// Narrow reports whether the filter can hide jobs, regardless of the page.
 func (f HistoryFilter) Narrow() bool {
 	f.After = ""
 	return len(f.values()) > 0
@@ -82,7 +84,8 @@ func (f HistoryFilter) Query() (q archive.JobQuery, problem string) {
 	return q, ""
 }
 
-// timeOf parses a day or a time from a URL. If end is true, a day means the end of the day.
+// timeOf parses a day in UTC or a time from a URL; an empty text is the zero time. If end is true, a day means its end,
+// which is the start of the next day. problem tells the user that the text is invalid.
 func timeOf(text string, end bool) (at time.Time, problem string) {
 	if text == "" {
 		return time.Time{}, ""
@@ -100,7 +103,8 @@ func timeOf(text string, end bool) (at time.Time, problem string) {
 	return at.UTC(), ""
 }
 
-// HistoryRow is the row of a job in the archive's list.
+// HistoryRow is the row of a job in the archive's list. Of the fields of JobRow, it lacks Ref, Running, Done, Share,
+// Labels, Ran and Deleting.
 type HistoryRow struct {
 	JobRow
 	// Gone is when the recorder noticed that the job was deleted; zero while the job exists.

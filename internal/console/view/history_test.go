@@ -22,7 +22,8 @@ func archived(t *testing.T, file string, change func(*archive.JobDetails)) *arch
 	return archivedOf(t, world(t, file), change)
 }
 
-// archivedOf returns the archived records of a job. change, if not nil, modifies the records.
+// archivedOf returns the archived records of a job. It adds to the pods and events of in what the archive needs.
+// change, if not nil, modifies the records.
 func archivedOf(t *testing.T, in *JobInput, change func(*archive.JobDetails)) *archive.JobDetails {
 	t.Helper()
 	encode := func(o any) json.RawMessage {
@@ -213,7 +214,8 @@ func TestHistoryLinesAreInOrder(t *testing.T) {
 }
 
 // TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack verifies that a link to one of two attempts with the same number
-// selects only its log, and that remarks tell the logs apart when a page shows both.
+// selects only the log of this attempt, and that remarks tell the logs apart when a page shows both. It also verifies
+// that the page ignores the UID of a pod when the user selects another attempt.
 func TestArchivedLogsOfAReplicaThatWasScaledAwayAndBack(t *testing.T) {
 	l := lives["scaled"]()
 	d := archivedOf(t, l.in, nil)

@@ -18,16 +18,18 @@ import (
 // AttemptRow is a row of the table of a job's attempts.
 type AttemptRow struct {
 	Replica string
-	// Number counts from 1.
+	// Number counts from 1. End describes how the attempt ended, or says that it lasts.
 	Number    int
 	Node, End string
 	Tone      Tone
-	// Created, Scheduled, Begun and Ended are zero if they are not known. Ran is the time from Begun to Ended.
+	// Created, Scheduled, Begun and Ended are zero if they are not known. Ran is the time from Begun to Ended; zero if
+	// one of them is not known.
 	Created, Scheduled, Begun, Ended time.Time
 	Ran                              time.Duration
-	// Logs is the path of the archived log; empty if there is none.
+	// Logs is the path of the page for the archived log, even if the archive has no such log; empty if the console has
+	// no archive.
 	Logs string
-	// uid is the UID of the pod; empty if it is not known.
+	// uid is the UID of the pod in a row of JobPage.Earlier; empty in other rows, and if it is not known.
 	uid string
 }
 
@@ -39,7 +41,7 @@ type HistoryJobPage struct {
 	MoreAttempts int
 	// Live is the path of the job's page while the job exists; empty after its deletion.
 	Live string
-	// Rerun is the manifest of a copy of the job.
+	// Rerun is the manifest of a copy of the job. HistoryJob does not set it.
 	Rerun string
 }
 
@@ -48,7 +50,8 @@ const shownAttempts = 500
 
 var historyJobTabs = []string{"attempts", "replicas", "events", "conditions", "manifest"}
 
-// HistoryJob returns the page of an archived job with the named tab open. An unknown name opens the first tab.
+// HistoryJob returns the page of an archived job with the named tab open, without Rerun. An unknown name opens the
+// first tab. HistoryJob returns an error if it cannot read the archived job or an event.
 func HistoryJob(j *archive.JobDetails, tab string, now time.Time) (*HistoryJobPage, error) {
 	in, err := archivedInput(j, now)
 	if err != nil {
@@ -113,8 +116,9 @@ func archivedInput(j *archive.JobDetails, now time.Time) (*JobInput, error) {
 	return in, nil
 }
 
-// bury adapts the page to a deleted job. If the job was deleted before it finished, bury marks the replicas that had
-// not ended as deleted.
+// bury adapts the page to a deleted job: the page tells when the job was deleted, shows neither a TensorBoard nor
+// running replicas, and its timeline no longer moves. If the job was deleted before it finished, bury also sets the
+// outcome Deleted, ends the job at its deletion, and marks the replicas that had not ended as deleted.
 func (p *HistoryJobPage) bury(j *archive.JobDetails) {
 	// The TensorBoard was deleted with the job.
 	p.Facts = slices.DeleteFunc(p.Facts, func(f Fact) bool { return f.Name == boardFact })
@@ -156,7 +160,7 @@ func attemptOfArchive(r *archive.Attempt) attempt {
 	return a
 }
 
-// endText describes the end of an attempt in a few words.
+// endText describes the end of an attempt in a few words; empty until the attempt ends.
 func endText(r *archive.Attempt) string {
 	switch r.Outcome {
 	case archive.Lost:

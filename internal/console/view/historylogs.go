@@ -22,7 +22,8 @@ type ArchivedLogs struct {
 	Pod string
 }
 
-// has reports whether the attempt of a log is selected.
+// has reports whether the attempt of a log is selected. It does not compare the replica, because the archive returns
+// only the logs of the selected replica.
 func (s *ArchivedLogs) has(l *archive.LogText) bool {
 	return (s.Attempt == 0 || s.Attempt == archive.Ordinal(l.Attempt)) && (s.Pod == "" || s.Pod == l.UID)
 }
@@ -49,7 +50,8 @@ type HistoryLogsPage struct {
 }
 
 // HistoryLogs returns the page of the archived logs of a job. list holds the logs of the selected replica, or of all
-// replicas.
+// replicas. HistoryLogs ignores s.Pod if the pod belongs to another replica or to an attempt with another number. The
+// caller sets Stream, Download and Times.
 func HistoryLogs(j *archive.JobDetails, list *archive.LogList, s ArchivedLogs) *HistoryLogsPage {
 	row, replica := historyRowOf(&j.Job), s.Replica
 	p := &HistoryLogsPage{JobRow: row.JobRow, ArchivedLogs: s}
@@ -93,10 +95,12 @@ const shownLines = 800
 
 // HistoryLine is a line of an archived log.
 type HistoryLine struct {
-	// Source is the name of the log, Text the whole line, and At its time; zero if the time is unknown.
+	// Source is the name of the log, and Text is the whole line without its timestamp, or a remark. At is the time of
+	// the line or, if that is unknown, of the last line before it that has a time; zero if there is none. A remark has
+	// the time of the line that follows it.
 	Source, Text string
 	At           time.Time
-	// Line is the line in the form that pages show.
+	// Line is the line in the form that pages show. Its Replica is empty if all lines come from a single log.
 	Line LogLine
 }
 
@@ -141,8 +145,9 @@ func HistoryLines(list *archive.LogList, selected *ArchivedLogs) []HistoryLine {
 	return all
 }
 
-// linesOf returns the remarks about one log and its lines. A line without a timestamp gets the timestamp of the
-// previous line.
+// linesOf returns the remarks about one log and its lines. name is the name of the log. A line without a timestamp gets
+// the timestamp of the previous line. The remarks come before the first line with a timestamp or, if there is none,
+// before all lines.
 func linesOf(l *archive.LogText, name string, colour int, remarks []string) []HistoryLine {
 	source := LogSource{Replica: name, Colour: colour}
 	var all []HistoryLine

@@ -1,6 +1,7 @@
-// Package view computes the view models of the console's pages from the cluster's objects: rows, filters, the timeline
-// of a job, queues and nodes. It is pure: it gets the time and the values of the URL as arguments, and knows neither
-// HTML nor HTTP. Start reading at Jobs and JobOf.
+// Package view computes the view models of the console's pages from the cluster's objects and from archived records:
+// lists of jobs with their filters, the timeline and the logs of a job, queues, nodes, usage and drafts of manifests.
+// It is pure: it gets the time and the values of the URL as arguments, and knows neither HTML nor HTTP. Start reading
+// at Jobs and JobOf.
 package view
 
 import (
@@ -17,14 +18,15 @@ type Tone string
 
 // The tones.
 const (
-	Good  Tone = "good"  // has succeeded
-	Bad   Tone = "bad"   // has failed
+	Good  Tone = "good"  // has succeeded, is ready, or can start
+	Bad   Tone = "bad"   // has failed, is not ready, or can never start; also an unknown state
 	Wait  Tone = "wait"  // waits, or may need attention
 	Quiet Tone = "quiet" // needs no attention
-	Busy  Tone = "busy"  // runs
+	Busy  Tone = "busy"  // runs, or is in use
 )
 
-// toneOf returns the tone of a phase of a job or of a replica.
+// toneOf returns the tone of a phase of a job or of a replica, or of the outcome of an archived job. Phases that need
+// no other tone, such as Pending, have Wait.
 func toneOf(phase string) Tone {
 	switch phase {
 	case string(batch.JobRunning):
@@ -46,15 +48,19 @@ type JobRow struct {
 	// Path is the path of the job's page.
 	Path                       string
 	Kind, Namespace, Name, Ref string
-	// Phase is the job's phase; "New" before the operator has seen the job.
+	// Phase is the job's phase; "New" before the operator has seen the job. On pages of the archive, it is
+	// archive.Deleted if the job was deleted before it finished.
 	Phase string
 	Tone  Tone
-	// Why explains the phase in one line; empty while all replicas run or have ended.
+	// Why explains the phase in one line. It is empty if observed.Explain has nothing to say, for example while all
+	// replicas run.
 	Why string
-	// Running, Done and Total are numbers of replicas. Share is the percentage of Total that runs or has succeeded.
+	// Running and Done are the numbers of replicas that run and that have succeeded, and Total is the number of all
+	// replicas. Share is the percentage of Total that runs or has succeeded, rounded down.
 	Running, Done, Total, Share int32
 	Restarts                    int32
-	// Queue and User are empty if they are not known.
+	// Queue is the queue that the job names; empty if it names none. User is the user who requested the queue; empty if
+	// none was recorded.
 	Queue, User string
 	Labels      map[string]string
 	Created     time.Time
@@ -109,7 +115,8 @@ func KindOf(lower string) *kinds.Kind {
 	return nil
 }
 
-// Waited returns how long the job has existed without running, until it ended or until now.
+// Waited returns how long the job has existed without running, until it ended or until now. Time in debug mode counts
+// as waiting, because Ran does not include it.
 func (r *JobRow) Waited(now time.Time) time.Duration {
 	end := now
 	if !r.Ended.IsZero() {

@@ -22,9 +22,10 @@ type JobInput struct {
 	Pods []*corev1.Pod
 	// Attempts are archived attempts of the job. Their pods are not in Pods.
 	Attempts []*archive.Attempt
-	// Conditions are former conditions of the job, as far as they are known. They may include the current ones.
+	// Conditions are former conditions of the job, as far as they are known. They may include the current ones. Only
+	// their Type, Reason and LastTransitionTime are used.
 	Conditions []batch.JobCondition
-	// Events are the events about the job, and Warnings the warnings about its pods, oldest first.
+	// Events are the events about the job, and Warnings the warnings about its pods; both are sorted, oldest first.
 	Events, Warnings []*corev1.Event
 	// Groups are the PodGroups of all jobs, and Waiting the pods that wait for the t9k-scheduler, as far as the user
 	// may see them.
@@ -32,7 +33,7 @@ type JobInput struct {
 	Waiting []*corev1.Pod
 	// Partial is true if Groups or Waiting may be incomplete, because the user may not list all of them.
 	Partial bool
-	// Taken reports whether a job of the same kind and namespace has the given name.
+	// Taken reports whether a job of the same kind and namespace has the given name. JobOf needs it.
 	Taken func(name string) bool
 	// OpensBoards is true if the page can open the job's TensorBoard.
 	OpensBoards bool
@@ -52,7 +53,8 @@ type ReplicaRow struct {
 	Name, Phase, Node, Detail string
 	Tone                      Tone
 	Restarts, Attempt         int32
-	// Created is when the current pod was created; zero if there is none.
+	// Created is when the current pod was created; zero if there is none or if neither the console nor the archive has
+	// it.
 	Created time.Time
 	// Logs is the path of the replica's logs.
 	Logs string
@@ -64,8 +66,9 @@ type ReplicaRow struct {
 type EventRow struct {
 	At              time.Time
 	Reason, Message string
-	// Pod is the pod of a warning or, in a group, the pod of the newest warning. Others is the number of other pods
-	// with the same warning.
+	// Pod is the pod of a warning or, in a group, the pod of the newest warning; empty for an event about the job.
+	// Others is the number of other pods with the same warning. Count is how often the event or the warnings of the
+	// group were seen; 0 if the number is not known.
 	Pod    string
 	Others int
 	Count  int32
@@ -78,7 +81,8 @@ type ConditionRow struct {
 	Since                         time.Time
 }
 
-// RoleRow is the row of a role. Counts is the number of its replicas in each phase, as text.
+// RoleRow is the row of a role. Counts is the number of its replicas in each phase, as text, and Total is their sum.
+// Image and Command are those of the main container, with the arguments after the command.
 type RoleRow struct {
 	Role, Counts, Image, Command string
 	Total                        int
@@ -96,8 +100,8 @@ type JobPage struct {
 	Replicas []ReplicaRow
 	// More is the number of replicas that are not listed.
 	More int
-	// Earlier are the ended attempts that Replicas does not show, newest first. MoreEarlier is the number of older
-	// attempts that are not listed.
+	// Earlier are ended attempts that Replicas does not show, those that ended last first. MoreEarlier is the number of
+	// older attempts that are not listed.
 	Earlier     []AttemptRow
 	MoreEarlier int
 	Events      []EventRow
@@ -161,7 +165,8 @@ func tabLinks(path string, tabs []string, current string) []Link {
 	return append(all, Link{Text: "Logs", Href: path + "/logs"})
 }
 
-// ManifestForms returns the links to the two forms of a job's manifest.
+// ManifestForms returns the links to the two forms of a job's manifest. path is the path of the job's page. asPods is
+// true if the page shows what the operator creates, and false if it shows the submitted manifest.
 func ManifestForms(path string, asPods bool) []Link {
 	return []Link{{"as submitted", path + "?tab=manifest", !asPods}, {"what the operator creates from it", path + "?tab=manifest&form=pods", asPods}}
 }
@@ -215,12 +220,14 @@ func (in *JobInput) facts() []Fact {
 	return all
 }
 
-// place returns the position of the job among the groups that wait in its queue; empty if the job does not wait.
+// place returns as text the position of the job's group among the groups and single pods that wait in the queue, and
+// the names of those ahead of it; empty if the group does not wait.
 func (in *JobInput) place(queue string) string {
 	return observed.Place(in.Job.GetNamespace()+"/"+in.Job.GetName(), observed.Waiters(queue, in.Groups, in.Waiting), in.Partial)
 }
 
-// fillReplicas lists the roles and the replicas. In a large job, replicas that need attention come first.
+// fillReplicas lists the roles and the replicas, and sets More. If the page cannot list all replicas, those that need
+// attention come first.
 func (in *JobInput) fillReplicas(p *JobPage) {
 	s := in.Job.Status()
 	normal, err := in.Job.Normal()

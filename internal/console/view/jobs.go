@@ -18,7 +18,9 @@ import (
 // PageSize is the number of jobs on one page of the list.
 const PageSize = 200
 
-// JobFilter selects and sorts jobs. The URL of the list contains it. An empty field selects all jobs.
+// JobFilter selects and sorts jobs. The URL of the list contains it. An empty field does not restrict the selection.
+// Label is a label selector. Text is a part of the name, namespace, kind, queue, user or Why, compared without regard
+// to case.
 type JobFilter struct {
 	Namespace, Kind, Queue, User, Label, Text string
 	// Phases are the selected phases; if empty, all phases are selected.
@@ -151,7 +153,8 @@ type JobsPage struct {
 	Counts  []PhaseCount
 	Columns []Column
 	Rows    []JobRow
-	// Found is the number of jobs that the filter selects, and All the number of all jobs.
+	// Found is the number of jobs that the filter selects, and All the number of all jobs. Counts ignores the phases of
+	// the filter.
 	Found, All int
 	// First is the number of the first row, counted from 1. Prev and Next are the paths of the previous and the next
 	// page; empty if there is none.
@@ -160,11 +163,12 @@ type JobsPage struct {
 	// Namespaces, Kinds, Queues and Users are the values that the filter offers.
 	Namespaces, Kinds, Queues, Users []string
 	Hidden                           []Hidden
-	// Problem explains why the filter cannot be applied; empty if it can.
+	// Problem explains why the filter cannot be applied, so that it selects no job; empty if it can.
 	Problem string
 }
 
-// Jobs returns the list of the jobs that a filter selects.
+// Jobs returns the page of the jobs that a filter selects. The Filter of the page has the number of an existing page,
+// even if f.Page is too large.
 func Jobs(rows []JobRow, f JobFilter, hidden []Hidden, now time.Time) JobsPage {
 	p := JobsPage{Filter: f, All: len(rows), Hidden: hidden}
 	selector, err := labels.Parse(f.Label)
@@ -280,7 +284,8 @@ func (p *JobsPage) sort(found []*JobRow, now time.Time) {
 	}
 }
 
-// cut adds the rows of the selected page, and the links to its neighbours.
+// cut adds the rows of the selected page, and the links to its neighbours. If there is no such page, it selects the
+// last one.
 func (p *JobsPage) cut(found []*JobRow) {
 	pages := max(1, (len(found)+PageSize-1)/PageSize)
 	p.Filter.Page = max(1, min(p.Filter.Page, pages))
@@ -300,7 +305,8 @@ func (p *JobsPage) cut(found []*JobRow) {
 	}
 }
 
-// Range returns the range of the displayed rows and the total as text; empty if the page shows all jobs.
+// Range returns as text which rows are displayed and how many jobs the filter selects. If these jobs fit on one page,
+// it returns their number and the number of all jobs. It is empty if the page shows all jobs or none.
 func (p *JobsPage) Range() string {
 	switch {
 	case p.Found == 0, p.Found == p.All && p.Found <= PageSize: // the total is shown above

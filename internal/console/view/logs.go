@@ -33,7 +33,7 @@ type LogView struct {
 	// Stream and Download are the paths of the stream of lines and of the file. Stream is empty if the filter has a
 	// problem, or if the archive has no lines.
 	Stream, Download string
-	// Command is the t9k command that prints the same logs.
+	// Command is the t9k command that prints the logs of the selected replicas. It does not select by state or attempt.
 	Command string
 	// Lines are the last lines, for pages without the script. State describes them.
 	Lines []LogLine

@@ -34,7 +34,8 @@ const (
 )
 
 // LogFilterOf reads a filter for a job's replicas from URL parameters. The parameter replica is the name of one
-// replica.
+// replica, as ROLE-RANK; it replaces the parameters role and ranks. If the job has a single role and the filter has
+// Ranks, LogFilterOf sets Role. A role that the job does not have is a Problem.
 func LogFilterOf(j *observed.Job, v url.Values) LogFilter {
 	f := parseLogFilter(v)
 	roles, known := []string{}, f.Role == ""
@@ -123,20 +124,23 @@ type LogsPage struct {
 	// Roles are the roles of the job; nil if it has only one. Many is true if the job has several replicas.
 	Roles []string
 	Many  bool
-	// Note describes the replicas that are not shown.
+	// Note describes the replicas that are not shown; empty if all are shown.
 	Note string
-	// Attempts are links to the logs of the attempts of the selected replica, if the filter selects only one. Earlier
-	// explains why logs of earlier attempts are not available; empty if they are.
+	// Attempts are links to the logs of the attempts of the selected replica, newest first, if the filter selects only
+	// one; a link without a path is an attempt whose log is not available. Attempts is nil if the current attempt is
+	// the only one. Earlier explains why logs of earlier attempts are not available; empty if they are, or if there are
+	// none.
 	Attempts []Link
 	Earlier  string
 	// Archive is true if the console has an archive.
 	Archive bool
-	// Kept is the path of the archived logs of all attempts; empty if there are no earlier attempts or no archive.
+	// Kept is the path of the archived logs of all attempts of the job; empty if there are no earlier attempts, or if
+	// the archive does not have the job.
 	Kept   string
 	Hidden []Hidden
 }
 
-// Logs returns the page of a job's logs without lines.
+// Logs returns the page of a job's logs without lines, notes and attempts. Describe and AddAttempts complete it.
 func Logs(in *JobInput, f LogFilter) *LogsPage {
 	j := in.Job
 	p := &LogsPage{JobRow: RowOf(j), Filter: f}
@@ -163,11 +167,11 @@ func Logs(in *JobInput, f LogFilter) *LogsPage {
 	return p
 }
 
-// Several reports whether the page shows the lines of several replicas.
+// Several reports whether the page can show the lines of several replicas.
 func (p *LogsPage) Several() bool { return p.Many && !p.Filter.One() }
 
-// Describe sets State and Note. all is the number of selected replicas with output, and shown is the number of replicas
-// whose last lines are on the page.
+// Describe sets State and Note; it does nothing if the filter is invalid. all is the number of selected replicas with
+// output, and shown is the number of replicas whose last lines are on the page.
 func (p *LogsPage) Describe(shown, all int) {
 	if p.Filter.Problem != "" {
 		return
@@ -183,8 +187,8 @@ func (p *LogsPage) Describe(shown, all int) {
 	p.Note = LogNote(min(all, ShownLogs), all, 0)
 }
 
-// LogNote returns a note about selected replicas that are not shown; empty if all are shown. failed is the number of
-// failed replicas that are not shown.
+// LogNote returns a note about selected replicas that are not shown; empty if all are shown. shown and all are numbers
+// of selected replicas, and failed is the number of failed replicas that are not shown.
 func LogNote(shown, all, failed int) string {
 	if shown == all {
 		return ""
@@ -213,11 +217,12 @@ func (in *JobInput) AddArchived(all []archive.AttemptDetails) {
 	}
 }
 
-// maxAttempts is the largest number of attempts that the page of logs lists.
+// maxAttempts is the largest number of attempts of a replica that the page of logs lists.
 const maxAttempts = 12
 
-// AddAttempts adds links to the logs of attempts. present is the UID of the current pod of the selected replica; empty
-// if there is none. archived is the path of the job in the archive; empty if the archive does not have the job.
+// AddAttempts sets Kept and, if the filter selects a single replica, Attempts and Earlier. present is the UID of the
+// current pod of this replica; empty if there is none or if it has not started. archived is the path of the job in the
+// archive; empty if the archive does not have the job.
 func (p *LogsPage) AddAttempts(in *JobInput, present, archived string) {
 	if len(in.Attempts) > 0 && archived != "" {
 		p.Kept = archived + "/logs"
@@ -238,7 +243,8 @@ func (p *LogsPage) AddAttempts(in *JobInput, present, archived string) {
 	}
 }
 
-// listAttempts adds links to the attempts of a replica, newest first.
+// listAttempts adds links to the newest attempts of a replica, newest first, unless the current attempt is the only
+// one. It sets Earlier if the archive does not have the other attempts.
 func (p *LogsPage) listAttempts(l *lane, present, archived string, now time.Time) {
 	count := map[int]int{}
 	for i := range l.attempts {
@@ -282,7 +288,7 @@ func attemptText(a *attempt, now time.Time) string {
 	return fmt.Sprintf("%s: %s, %s–%s", text, a.detail, clock(a.started, now), clock(a.over, a.started))
 }
 
-// clock returns the time of day of t, with the date unless t and other are on the same day.
+// clock returns the time of day of t in UTC, with the date unless t and other are on the same day.
 func clock(t, other time.Time) string {
 	t, other = t.UTC(), other.UTC()
 	if t.YearDay() == other.YearDay() && t.Year() == other.Year() {

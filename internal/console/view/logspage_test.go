@@ -91,7 +91,8 @@ func TestLogNotes(t *testing.T) {
 	}
 }
 
-// podOf returns the pod of an attempt of w-0, which started began seconds after noon.
+// podOf returns a running pod of w-0 with the number of an attempt. The pod was created and started began seconds after
+// noon.
 func podOf(attempt string, began int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j-w-0", UID: types.UID("pod-" + attempt), CreationTimestamp: at(began),
 		Labels: map[string]string{batch.LabelReplicaType: "w", batch.LabelReplicaRank: "0", batch.LabelReplicaAttempt: attempt}},

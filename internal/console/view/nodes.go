@@ -17,7 +17,7 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Share is the part of a resource of a node that one owner uses.
+// Share is the part of a resource of a node that one owner uses or, in a meter with cells, one pod of an owner.
 type Share struct {
 	// X and W are the start and the width in percent of the resource.
 	X, W  float64
@@ -49,12 +49,13 @@ type NodeTile struct {
 	Users []NodeUser
 }
 
-// NodeUser is a job on a node, or all pods there that belong to no job.
+// NodeUser is a job on a node, or the pods there that belong to no job. Pods with different queues or users have
+// separate entries.
 type NodeUser struct {
 	Name, Href string
 	// Queue and User are empty if the job has none or if they were not recorded.
 	Queue, User string
-	// Requests is what the pods request, as text.
+	// Requests is what the pods request of the resources that the page shows, as text.
 	Requests string
 	Pods     int
 }
@@ -74,7 +75,8 @@ type NodesPage struct {
 	Views  []Link
 	Nodes  []NodeTile
 	Owners []Owner
-	// MoreOwners is the number of owners that are not in the legend. Repeats is true if several owners share a colour.
+	// MoreOwners is the number of owners that are not in the legend. Repeats is true if several owners with a page
+	// share a colour.
 	MoreOwners int
 	Repeats    bool
 	Hidden     []Hidden
@@ -121,8 +123,9 @@ func nodesPath(by, listed string) string {
 	return strings.TrimSuffix("/nodes?"+v.Encode(), "?")
 }
 
-// Nodes returns the nodes with the owners that use them, coloured by "job", "queue" or "user". listed is the node
-// whose users the page lists as text. Lists for all nodes would make the page of a large cluster too large.
+// Nodes returns the nodes, sorted by name, with the owners that use them, most pods first. by selects the owners that
+// determine the colours: "queue", "user" or, by default, "job". listed is the node whose users the page lists as text.
+// Lists for all nodes would make the page of a large cluster too large.
 func Nodes(in *NodesInput, by, listed string) NodesPage {
 	if by != "queue" && by != "user" {
 		by = "job"
@@ -169,7 +172,8 @@ func Nodes(in *NodesInput, by, listed string) NodesPage {
 	return p
 }
 
-// ownerOf returns the job, queue or user to which a pod belongs, and the path of the page about it.
+// ownerOf returns the job, queue or user to which a pod belongs, and the path of the page about it. If there is none,
+// name says so, and href is empty.
 func ownerOf(d *observed.Demand, by string) (name, href string) {
 	p := d.Pod
 	switch by {
@@ -231,7 +235,7 @@ func tile(n *corev1.Node, pods []owned, owners map[string]*Owner) NodeTile {
 	return t
 }
 
-// users returns the jobs to which the pods of a node belong, sorted by name.
+// users returns the users of a node, sorted by name, queue and user.
 func users(n *corev1.Node, pods []owned) []NodeUser {
 	counts, requests := map[NodeUser]int{}, map[NodeUser]corev1.ResourceList{}
 	for i := range pods {

@@ -8,10 +8,12 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// interval is the interval of a pause. If the job is still paused, it ends at JobInput.end.
+// interval is a pause of the job, from its beginning to its end. If the job is still paused, the pause ends at
+// JobInput.end.
 type interval struct{ from, to time.Time }
 
-// during reports whether a pause began during an attempt and therefore ended it.
+// during reports whether a pause began during an attempt and therefore ended it. It returns false for an attempt that
+// has not ended.
 func (p *interval) during(a *attempt) bool {
 	return p.from.After(a.created) && !p.from.Truncate(time.Second).After(a.over)
 }
@@ -32,8 +34,9 @@ type turn struct {
 	paused bool
 }
 
-// turns returns when the job was paused and resumed, oldest first. It combines events and conditions, because the
-// cluster keeps events for only about an hour, and the status of a job holds only its latest conditions.
+// turns returns when the job was paused and resumed, oldest first; a turn may occur several times. It combines events
+// and conditions, because the cluster keeps events for only about an hour, and the status of a job holds only its
+// latest conditions.
 func (in *JobInput) turns() []turn {
 	var all []turn
 	for _, e := range in.Events {
@@ -54,7 +57,8 @@ func (in *JobInput) turns() []turn {
 }
 
 // pauses returns the intervals in which the job was paused, oldest first. If only the end of a pause is known, the
-// pause begins when the last attempt before that time ended.
+// pause begins at the last end of an attempt before that time. If no attempt has ended since the previous pause, pauses
+// leaves this pause out.
 func (in *JobInput) pauses(lanes map[string]*lane) []interval {
 	var all []interval
 	var from time.Time
@@ -78,7 +82,7 @@ func (in *JobInput) pauses(lanes map[string]*lane) []interval {
 	return all
 }
 
-// lastEnd returns when the last attempt before a time ended; zero if there is none.
+// lastEnd returns the latest end of an attempt up to a time; zero if none had ended by then.
 func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 	var last time.Time
 	for _, l := range lanes {
@@ -92,9 +96,9 @@ func lastEnd(lanes map[string]*lane, before time.Time) time.Time {
 }
 
 // without divides the time from the end of an attempt until to, in which the replica had no pod, and calls add for each
-// part. If waits is true, the replica gets another attempt: it is restarting before the first pause and queued after a
-// pause. If a pause ended the attempt, it is queued from the beginning. If waits is false, without adds only the
-// pauses.
+// part; add must ignore empty parts. If waits is true, the replica gets another attempt: it is restarting before the
+// first pause and queued after a pause. If a pause ended the attempt, the replica is queued from the beginning. If
+// waits is false, without adds only the pauses.
 func (l *lane) without(a *attempt, to time.Time, waits bool, add func(from, to time.Time, s state)) {
 	from, s := a.over, stateRestarting
 	for _, p := range l.pauses {

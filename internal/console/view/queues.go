@@ -18,15 +18,17 @@ import (
 	"tensorstack.dev/batch/internal/scheduler/core"
 )
 
-// Bar is the usage of a resource relative to its limit.
+// Bar is the usage of a resource by a queue relative to its quota.
 type Bar struct {
 	Name, Text string
-	// Share is a percentage of at most 100; -1 if there is no limit.
+	// Share is a percentage of at most 100; -1 if there is no quota.
 	Share float64
 	Tone  Tone
 }
 
-// GroupRow is the row of a PodGroup that runs in a queue. Uses is what its pods request, as text.
+// GroupRow is the row of a PodGroup that runs in a queue. Name is NAMESPACE/NAME, and Href is the path of its job's
+// page; empty if there is no such job or the user may not see it. Pods is the number of running pods. Uses is what its
+// pods on nodes request, as text. Since is when the group was scheduled; zero if it is not known.
 type GroupRow struct {
 	Name, Href string
 	Pods       int32
@@ -35,7 +37,8 @@ type GroupRow struct {
 	Priority   int32
 }
 
-// WaiterRow is the row of a PodGroup, or of a pod without one, that waits in a queue. Place counts from 1.
+// WaiterRow is the row of a PodGroup, or of a pod without one, that waits in a queue. Place counts from 1. Name and
+// Href are as in GroupRow, and Pods is the number of waiting pods.
 type WaiterRow struct {
 	Place      int
 	Name, Href string
@@ -68,7 +71,7 @@ type QueuesInput struct {
 	Groups  []*scheduling.PodGroup
 	Waiting []*corev1.Pod
 	Nodes   []*corev1.Node
-	// Paths holds the paths of the pages of all jobs.
+	// Paths holds the paths of the pages of all jobs that the user may see.
 	Paths  map[string]bool
 	Hidden []Hidden
 }
@@ -79,10 +82,10 @@ type QueuesPage struct {
 	Hidden []Hidden
 }
 
-// listedGroups is the largest number of groups that are listed per queue.
+// listedGroups is the largest number of running groups, and of waiting groups, that are listed per queue.
 const listedGroups = 50
 
-// Queues returns the queues in descending order of priority.
+// Queues returns the queues in descending order of priority, and by name if the priority is the same.
 func Queues(in *QueuesInput) QueuesPage {
 	p := QueuesPage{Hidden: in.Hidden}
 	queues := slices.Clone(in.Queues)
@@ -96,8 +99,8 @@ func Queues(in *QueuesInput) QueuesPage {
 	return p
 }
 
-// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. It uses the owners,
-// because jobs of several kinds can have the same name.
+// hrefs returns the paths of the pages of the jobs that own groups, by NAMESPACE/NAME of the group. It leaves out jobs
+// that are not in Paths. It uses the owners, because jobs of several kinds can have the same name.
 func (in *QueuesInput) hrefs() map[string]string {
 	all := map[string]string{}
 	for _, g := range in.Groups {
@@ -139,7 +142,7 @@ func (in *QueuesInput) card(q *scheduling.Queue, hrefs map[string]string) QueueC
 	return c
 }
 
-// dominant returns the dominant share of a queue as text.
+// dominant returns the dominant share of a queue as text; see QueueCard.Dominant.
 func (in *QueuesInput) dominant(q *scheduling.Queue) string {
 	whole := core.Queue{Quota: amounts(q.Spec.Quota.Requests), Capacity: core.Resources{}}
 	of := map[bool]string{false: "the cluster's", true: "its nodes'"}[q.Spec.NodeSelector != nil]
@@ -196,7 +199,8 @@ func notes(q *scheduling.Queue) []string {
 	return all
 }
 
-// bars returns a bar for each resource that the queue uses or has a quota for. Resources with a quota come first.
+// bars returns a bar for each resource that the queue uses or has a quota for, sorted by name. Resources with a quota
+// come first.
 func bars(q *scheduling.Queue) []Bar {
 	names := slices.Concat(slices.Collect(maps.Keys(q.Status.Allocated)), slices.Collect(maps.Keys(q.Spec.Quota.Requests)))
 	slices.Sort(names)
@@ -231,7 +235,8 @@ func toneOfShare(share float64) Tone {
 	return Busy
 }
 
-// share returns used as a percentage of whole. If whole is zero, it returns 0 if used is also zero, and otherwise 100.
+// share returns used as a percentage of whole, which can exceed 100. If whole is zero, it returns 0 if used is also
+// zero, and otherwise 100.
 func share(used, whole resource.Quantity) float64 {
 	if w := whole.AsApproximateFloat64(); w > 0 {
 		return round(100 * used.AsApproximateFloat64() / w)
@@ -261,7 +266,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 // noBreak is the space between a number and its unit, which must stay on one line.
 const noBreak = "\u00a0"
 
-// quantities returns resources as text: 4 cpu, 2 nvidia.com/gpu.
+// quantities returns resources as text, without those that are zero: 4 cpu, 2 nvidia.com/gpu.
 func quantities(list corev1.ResourceList) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(list)) {

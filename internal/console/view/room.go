@@ -24,22 +24,23 @@ import (
 // RoomRow is a resource that a job needs.
 type RoomRow struct {
 	Name, Needs string
-	// Left is the unused quota of the queue; empty if the queue has no quota or is not known. Free is the free capacity
-	// of the nodes; empty if it is not known. Short is true if Needs exceeds the unused quota or the free capacity.
+	// Left is the unused quota of the queue; empty if the queue has no quota for the resource or is not known. Free is
+	// the free capacity of the schedulable nodes; empty if it is not known or if there are no such nodes. Short is true
+	// if Needs exceeds the unused quota or the free capacity.
 	Left, Free string
 	Short      bool
 }
 
 // Room is an estimate of whether a job would start now.
 type Room struct {
-	// Queue is empty for a job without a queue. Href is the link to the queue's card.
+	// Queue is empty for a job without a queue. Href is the link to the queue's card; empty without a queue.
 	Queue, Href  string
 	Verdict, Why string
 	Tone         Tone
 	Rows         []RoomRow
 }
 
-// Verdicts of Room.
+// Verdicts of Room. The page puts "It" before the verdict.
 const (
 	startsNow  = "would start now"
 	maybeNow   = "may start now"
@@ -57,7 +58,8 @@ type shape struct {
 	spec     *corev1.PodSpec
 }
 
-// shapes returns the pods that a job needs to start.
+// shapes returns the pods that a job needs to start, one shape for each role. A gang with a single role needs only
+// MinMember pods.
 func shapes(j *engine.Job) []shape {
 	all := make([]shape, 0, len(j.Roles))
 	for i := range j.Roles {
@@ -96,10 +98,10 @@ func (in *SubmitInput) room(j *engine.Job) *Room {
 			queue = in.Queues.Queues[i]
 		}
 	}
-	free := in.freeNodes(queue)
+	free, known := in.freeNodes(queue)
 	r.rows(need, queue, free)
 	r.Verdict, r.Tone, r.Why = in.verdict(j, r, need, queue)
-	if r.Verdict != startsNow || len(free) == 0 {
+	if r.Verdict != startsNow || !known {
 		return r
 	}
 	if fit, all := place(pods, free, false), count(pods); fit < all {
@@ -125,7 +127,7 @@ func (in *SubmitInput) room(j *engine.Job) *Room {
 }
 
 // verdict returns the verdict that follows from the job and its queue. If the verdict is startsNow, the caller must
-// also check the nodes.
+// also check the nodes and the groups that wait in the queue.
 func (in *SubmitInput) verdict(j *engine.Job, r *Room, need corev1.ResourceList, queue *scheduling.Queue) (verdict string, tone Tone, why string) {
 	switch {
 	case j.Pause:
@@ -154,7 +156,8 @@ func (in *SubmitInput) verdict(j *engine.Job, r *Room, need corev1.ResourceList,
 	return startsNow, Good, "Queue " + queue.Name + " has room for it."
 }
 
-// leftOf returns the unused quota of a queue for a resource. bound is false if the queue has no quota for it.
+// leftOf returns the unused quota of a queue for a resource; zero if the queue uses more than its quota. bound is false
+// if the queue has no quota for the resource.
 func leftOf(q *scheduling.Queue, name corev1.ResourceName) (left resource.Quantity, bound bool) {
 	quota, bound := q.Spec.Quota.Requests[name]
 	left = quota.DeepCopy()
@@ -165,7 +168,7 @@ func leftOf(q *scheduling.Queue, name corev1.ResourceName) (left resource.Quanti
 	return left, bound
 }
 
-// rows fills r.Rows with the needed, unused and free amount of each resource.
+// rows fills r.Rows with the needed, unused and free amount of each resource that the job needs.
 func (r *Room) rows(need corev1.ResourceList, queue *scheduling.Queue, nodes []freeNode) {
 	free := corev1.ResourceList{}
 	for i := range nodes {
@@ -189,17 +192,17 @@ func (r *Room) rows(need corev1.ResourceList, queue *scheduling.Queue, nodes []f
 	}
 }
 
-// freeNode is a schedulable node with its free resources.
+// freeNode is a schedulable node, which is ready and not cordoned, with its free resources.
 type freeNode struct {
 	*corev1.Node
 	free corev1.ResourceList
 }
 
-// freeNodes returns the schedulable nodes of a queue, or of the cluster if queue is nil; none if the user may not list
-// all nodes and pods.
-func (in *SubmitInput) freeNodes(queue *scheduling.Queue) []freeNode {
+// freeNodes returns the schedulable nodes of a queue, or of the cluster if queue is nil, sorted by name. known is false
+// if the user may not list all nodes and pods.
+func (in *SubmitInput) freeNodes(queue *scheduling.Queue) (all []freeNode, known bool) {
 	if len(in.Nodes.Hidden) > 0 {
-		return nil
+		return nil, false
 	}
 	selector := labels.Everything()
 	if queue != nil && queue.Spec.NodeSelector != nil {
@@ -214,7 +217,6 @@ func (in *SubmitInput) freeNodes(queue *scheduling.Queue) []freeNode {
 		}
 		add(used[p.Spec.NodeName], resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
 	}
-	var all []freeNode
 	for _, n := range in.Nodes.Nodes {
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -233,7 +235,7 @@ func (in *SubmitInput) freeNodes(queue *scheduling.Queue) []freeNode {
 		all = append(all, f)
 	}
 	slices.SortFunc(all, func(a, b freeNode) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	return all, true
 }
 
 func count(pods []shape) int {
@@ -245,7 +247,7 @@ func count(pods []shape) int {
 }
 
 // place returns how many pods fit on the nodes; if empty is true, as if nothing else ran there. It considers requests,
-// node selectors, node affinity and taints, but not topology spread or pod affinity.
+// node selectors, node affinity and taints, but not topology spread, pod affinity or the limit of pods per node.
 func place(pods []shape, nodes []freeNode, empty bool) int {
 	left := make([]corev1.ResourceList, len(nodes))
 	for i := range nodes {

@@ -10,7 +10,8 @@ import (
 	"tensorstack.dev/batch/internal/engine"
 )
 
-// SubmitDiagnostic is an error or a warning about a line of a manifest.
+// SubmitDiagnostic is an error or a warning about a line of a manifest. Line counts from 1. Path is the path of the
+// field; empty if the diagnostic is not about a field.
 type SubmitDiagnostic struct {
 	Line          int
 	Path, Message string
@@ -23,14 +24,15 @@ type Rendered struct{ Name, Text string }
 type Submitted struct {
 	Ref, Namespace string
 	Line           int
-	// Job is the job if the object is a job without errors.
+	// Job is the job if the object is a job without errors; nil otherwise.
 	Job      *engine.Job
 	Rendered []Rendered
 	// More is the number of pods that are not rendered.
 	More int
 }
 
-// SubmitInput is a draft manifest with the objects from which its page is computed, such as queues and nodes.
+// SubmitInput is a draft manifest with the objects from which its page is computed, such as queues and nodes. Queues
+// and Nodes may be nil if Checked is false.
 type SubmitInput struct {
 	Text, Namespace string
 	// Names is true if the manifest sets the namespace of every object.
@@ -87,11 +89,12 @@ type SubmitPage struct {
 	Numbers []NumberRun
 	Checked bool
 	Problem string
-	// Summary is the result of the check in one sentence.
+	// Summary is the result of the check in one or two sentences; empty if nothing was checked.
 	Summary  string
 	Errors   []DiagnosticCard
 	Warnings []DiagnosticCard
-	// MoreErrors is the number of errors that are not listed. Hint applies to all errors; empty if there is none.
+	// MoreErrors is the number of errors that are not listed. Hint is a likely cause of the errors; empty if there is
+	// none.
 	MoreErrors int
 	Hint       string
 	Objects    []SubmitCard
@@ -107,7 +110,7 @@ const (
 	minRows = 22
 	// listedErrors is the largest number of errors that a page lists.
 	listedErrors = 50
-	// maxSource is the largest number of characters of a line that a card shows.
+	// maxSource is the largest number of characters of a line that a card shows, and of bytes of a variable in a hint.
 	maxSource = 200
 )
 

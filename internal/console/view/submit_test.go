@@ -13,7 +13,7 @@ import (
 	"tensorstack.dev/batch/internal/testing/golden"
 )
 
-// gpuJob returns a job with some pods in a queue. Each pod requests GPUs through its limits only.
+// gpuJob returns a job with some pods in a queue. Each pod requests GPUs and four CPUs, through its limits only.
 func gpuJob(queue string, pods int, gpus string) *engine.Job {
 	limits := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus), "cpu": resource.MustParse("4")}
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
@@ -59,6 +59,12 @@ func TestRoomSaysWhetherAJobStarts(t *testing.T) {
 		"part of its pods": {func(_ *SubmitInput, j *engine.Job) { j.Gang.MinMember = 2 }, gpuJob("research", 3, "2"), startsNow, "Queue research has room for it."},
 		"paused":           {func(_ *SubmitInput, j *engine.Job) { j.Pause = true }, gpuJob("shut", 1, "1"), notYet, "The job is paused: it starts when it is resumed."},
 		"no queue":         {func(_ *SubmitInput, j *engine.Job) { j.Gang = nil }, gpuJob("", 1, "1"), startsNow, "It has no queue: the cluster's default scheduler places its pods one by one."},
+		"cordoned nodes": {func(in *SubmitInput, _ *engine.Job) {
+			for i, n := range in.Nodes.Nodes {
+				in.Nodes.Nodes[i] = n.DeepCopy()
+				in.Nodes.Nodes[i].Spec.Unschedulable = true
+			}
+		}, gpuJob("research", 2, "2"), tooFew, "The nodes would have room for 0 of its 2 pods if nothing else ran."},
 		"hidden nodes":     {func(in *SubmitInput, _ *engine.Job) { in.Nodes.Hidden = []Hidden{{What: "nodes"}} }, gpuJob("large", 3, "4"), startsNow, "Queue large has room for it."},
 		"hidden queues": {func(in *SubmitInput, _ *engine.Job) { in.Queues = &QueuesInput{Hidden: []Hidden{{What: "queues"}}} }, gpuJob("large", 1, "1"), notPlanned,
 			"What you may see does not tell whether queue large has room."},

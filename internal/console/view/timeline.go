@@ -30,11 +30,11 @@ const (
 type Segment struct {
 	X, W  float64
 	State string
-	// Title describes the segment in a sentence.
+	// Title describes the segment, for a tooltip.
 	Title string
-	// Text is a short text for segments that are wide enough; empty for others.
+	// Text tells how the attempt ended, if the segment shows the end and is wide enough; otherwise empty.
 	Text string
-	// Guessed is true if the start or the end of the attempt is an estimate.
+	// Guessed is true if the start or the end of the attempt is an estimate; false in lanes of several replicas.
 	Guessed bool
 	// Heat is the shade of a cell of a heat map, from 1 to 4; 0 in other lanes.
 	Heat int `json:",omitempty"`
@@ -52,7 +52,7 @@ type Span struct {
 	Kind, Title string
 }
 
-// Tick is a mark on the time axis.
+// Tick is a mark on the time axis. X is a percentage of the width.
 type Tick struct {
 	X    float64
 	Text string
@@ -66,11 +66,11 @@ type Timeline struct {
 	Lanes []Lane
 	Spans []Span
 	Ticks []Tick
-	// Grouped is the number of replicas per lane; 1 if each replica has its own lane.
+	// Grouped is the largest number of replicas per lane; 1 if each replica has its own lane.
 	Grouped int
 	// Heat is true if the lanes are the rows of a heat map.
 	Heat bool `json:",omitempty"`
-	// States are the states in the chart, for the legend.
+	// States are the states of the segments, in the order of the legend.
 	States []string
 }
 
@@ -112,7 +112,7 @@ const (
 	heatRows     = 80
 )
 
-// timeline returns the timeline of a job. lanes are its replicas.
+// timeline returns the timeline of a job. lanes are its replicas and pauses its pauses, as lanesOf returns them.
 func (in *JobInput) timeline(lanes []lane, pauses []interval) Timeline {
 	finished, _ := observed.Finished(in.Job.Status())
 	t := Timeline{Begin: in.begin(), End: in.end(), Live: !finished, Grouped: 1}
@@ -228,7 +228,7 @@ func (l *lane) draw(s scale, end time.Time) Lane {
 	return row
 }
 
-// spans returns the pauses, and the time after the job's end if some pods ended later.
+// spans returns the pauses and, if some pods ended more than a second after the job, a mark at the end of the job.
 func (in *JobInput) spans(s scale, pauses []interval, end time.Time) []Span {
 	var all []Span
 	for _, p := range pauses {
@@ -242,7 +242,7 @@ func (in *JobInput) spans(s scale, pauses []interval, end time.Time) []Span {
 	return all
 }
 
-// ticks returns about five marks at round times after the start.
+// ticks returns up to six marks at round times after the start.
 func ticks(s scale) []Tick {
 	whole := s.end.Sub(s.begin)
 	steps := []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,

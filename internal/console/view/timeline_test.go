@@ -71,7 +71,8 @@ func (l *life) event(reason batch.Reason, at int) {
 	l.in.Events = append(l.in.Events, &corev1.Event{Reason: string(reason), LastTimestamp: minute(at)})
 }
 
-// paused sets the condition Paused. reason is Paused, Resumed or NotPaused.
+// paused adds the condition Paused to the status. reason is Paused, Resumed or NotPaused. If it is Paused, the job gets
+// the phase Paused.
 func (l *life) paused(reason batch.Reason, since int) {
 	c := batch.JobCondition{Type: batch.JobPausedCondition, Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: minute(since)}
 	if reason == batch.ReasonPaused {
@@ -80,7 +81,8 @@ func (l *life) paused(reason batch.Reason, since int) {
 	l.job.Status.Conditions = append(l.job.Status.Conditions, c)
 }
 
-// lives holds the jobs whose timelines are compared with golden files.
+// lives holds the jobs whose timelines are compared with golden files, by the name of the file without timeline- and
+// its extension.
 var lives = map[string]func() *life{
 	"paused-two-pods": func() *life {
 		l := newLife(120, map[string]int32{"w": 2})
@@ -180,7 +182,8 @@ func TestTimelinesShowTheLivesOfReplicas(t *testing.T) {
 	}
 }
 
-// TestTimelineOfAJobThatWasDeletedWhilePaused verifies that archived conditions show pauses whose events are lost.
+// TestTimelineOfAJobThatWasDeletedWhilePaused verifies that archived conditions show pauses whose events are lost, and
+// that the last pause and the timeline end when the job is deleted.
 func TestTimelineOfAJobThatWasDeletedWhilePaused(t *testing.T) {
 	l := newLife(200, map[string]int32{"w": 1})
 	l.paused(batch.ReasonPaused, 100)
@@ -209,7 +212,8 @@ func TestTimelineOfAJobThatWasDeletedWhilePaused(t *testing.T) {
 }
 
 // TestPausedReplicasAreNoTrouble verifies that neither grouped lanes nor a heat map show segments for the paused
-// replicas of a large job.
+// replicas of a large job, and that the timeline shows the pause. A single replica that still runs has at most the
+// lightest shade.
 func TestPausedReplicasAreNoTrouble(t *testing.T) {
 	for _, n := range []int{200, 2000} {
 		l := newLife(200, map[string]int32{"w": int32(n)})

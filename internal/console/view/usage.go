@@ -16,11 +16,11 @@ import (
 // UsageFilter selects the contents of the usage page. The URL of the page contains it.
 type UsageFilter struct {
 	By archive.By
-	// Resource is the resource to show; empty selects the most used one. Namespace is the only namespace to count;
-	// empty for all.
+	// Resource is the resource to show; empty selects the one that MostUsed returns. Namespace is the only namespace to
+	// count; empty for all.
 	Resource, Namespace string
-	// From and To have the format of the URL: days such as 2026-01-31, or times. An empty From selects the last
-	// defaultDays days, and an empty To means now.
+	// From and To have the format of the URL: days in UTC such as 2026-01-31, which include the whole day, or times in
+	// RFC 3339. An empty From selects the last defaultDays days up to To, and an empty To means now.
 	From, To string
 }
 
@@ -56,11 +56,12 @@ func (f UsageFilter) Href() string { return pathWith(UsagePath, f.values()) }
 
 const day = 24 * time.Hour
 
-// defaultDays is the number of days, including today, that the page shows by default.
+// defaultDays is the number of days, including the last one, that the page shows by default.
 const defaultDays = 30
 
-// Query returns the query for the filter. Its steps are hours, days or weeks in UTC. problem tells the user that a
-// value is invalid, or that the page shows another time span than the filter; empty otherwise.
+// Query returns the query for the filter. Its steps are hours, days or periods of 7 days from the first day, in UTC.
+// Query replaces an invalid From or To by its default, and a To in the future by now. problem tells the user that a
+// value is invalid, or that Query replaced From because it is not before To or too far from it; empty otherwise.
 func (f UsageFilter) Query(now time.Time) (q archive.UsageQuery, problem string) {
 	now = now.UTC().Truncate(time.Second)
 	q = archive.UsageQuery{By: f.By, Namespace: f.Namespace}
@@ -91,10 +92,10 @@ func (f UsageFilter) Query(now time.Time) (q archive.UsageQuery, problem string)
 	return q, problem
 }
 
-// maxUsageSteps is the largest number of bars.
+// maxUsageSteps is the largest number of steps. Rounding From down to a day may add one more.
 const maxUsageSteps = 300
 
-// UsagePart is a part of a bar. Y and H are percentages of the height.
+// UsagePart is a part of a bar. Y, counted from the top, and H are percentages of the height.
 type UsagePart struct {
 	Y, H   float64
 	Colour int
@@ -115,7 +116,7 @@ type UsageKey struct {
 	Colour int
 }
 
-// UsageTick is a mark on the vertical axis. Y is a percentage of the height.
+// UsageTick is a mark on the vertical axis. Y is a percentage of the height, counted from the top.
 type UsageTick struct {
 	Y    float64
 	Text string
@@ -176,7 +177,8 @@ func SumsOf(all []archive.Usage, resource string) []archive.Usage {
 	return own
 }
 
-// MostUsed returns the resource that the filter selects; if it selects none, the resource that mostUsed chooses.
+// MostUsed returns the resource that the filter selects. If it selects none, MostUsed returns the resource that
+// mostUsed chooses from all.
 func (f UsageFilter) MostUsed(all []archive.Usage) string {
 	resource, _ := mostUsed(all, f.Resource)
 	return resource
@@ -223,7 +225,7 @@ func unitOf(resource string) string {
 	return "hours of " + resource
 }
 
-// sum computes the totals by key, largest first. The largest totals get their own colours.
+// sum sets Total and the totals by key, largest first. The largest totals get their own colours.
 func (p *UsagePage) sum(own []archive.Usage) {
 	hours, total := map[string]float64{}, 0.
 	for _, u := range own {
@@ -248,7 +250,7 @@ func (p *UsagePage) sum(own []archive.Usage) {
 	}
 }
 
-// draw computes the bars and the axes.
+// draw computes the bars and the axes. It does nothing if the time span of the query is empty.
 func (p *UsagePage) draw(q *archive.UsageQuery, own []archive.Usage) {
 	steps := int((q.To.Sub(q.From) + q.Step - 1) / q.Step)
 	if steps <= 0 {
@@ -314,8 +316,8 @@ func ceiling(most float64) (top, line float64) {
 	return line * math.Ceil(most/line-1e-9), line
 }
 
-// Hours formats a number of hours with one decimal, or with three significant digits below 10, and with thousands
-// separators. This precision makes displayed parts add up to their sum, apart from rounding.
+// Hours formats a number of hours: below 10 with three significant digits, otherwise with one decimal, unless it is 0,
+// and with thousands separators. With this precision, the displayed parts of a sum add up to it, apart from rounding.
 func Hours(h float64) string {
 	switch {
 	case h == 0:
@@ -330,7 +332,7 @@ func Hours(h float64) string {
 	return separated(text) + "." + fraction
 }
 
-// Thousands formats a number with thousands separators.
+// Thousands formats a non-negative number with thousands separators.
 func Thousands(n int) string { return separated(strconv.Itoa(n)) }
 
 // separated adds thousands separators to the digits of a non-negative integer.

@@ -33,7 +33,7 @@ func at(seconds int) metav1.Time {
 //go:embed testdata/*.yaml
 var files embed.FS
 
-// world returns the JobInput with the objects in a file, three minutes after noon.
+// world returns the JobInput with the objects in a file. Its Now is three minutes after noon.
 func world(t *testing.T, file string) *JobInput {
 	t.Helper()
 	data, err := files.ReadFile(file)
@@ -190,8 +190,8 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// manyReplicas returns a job with n replicas. The replicas for which failing returns true have failed, and all others
-// run.
+// manyReplicas returns the input of a job with n replicas. The replicas for which failing returns true have failed, and
+// all others run.
 func manyReplicas(n int, failing func(rank int) bool) *JobInput {
 	replicas := int32(n)
 	job := &batch.GenericJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "big", CreationTimestamp: at(0)},
@@ -231,8 +231,9 @@ func TestLanesOfManyReplicasAreGrouped(t *testing.T) {
 	}
 }
 
-// TestHeatMapShowsASingleFailedReplica verifies that a heat map of 10,000 replicas shows a single failed replica,
-// otherwise the most frequent state, and shades by the share of replicas.
+// TestHeatMapShowsASingleFailedReplica verifies that a heat map of 10,000 replicas shows a single failed replica, and
+// that the shade depends on the share of the replicas that have the shown state. It also verifies that 1,000 replicas
+// have no heat map.
 func TestHeatMapShowsASingleFailedReplica(t *testing.T) {
 	timeline := manyReplicas(10_000, func(rank int) bool { return rank == 7 || rank >= 125 && rank < 250 }).wholeTimeline()
 	if !timeline.Heat || len(timeline.Lanes) != heatRows || timeline.Grouped != 125 {
@@ -280,8 +281,9 @@ func TestQueuesShowRunningAndWaitingGroups(t *testing.T) {
 	golden.Compare(t, "testdata/queues.golden", asYAML(t, p))
 }
 
-// TestDominantShareIsThatOfTheScheduler verifies that the page of queues shows the dominant share of the scheduler with
-// its resource and its total, and that this text does not change between renderings.
+// TestDominantShareIsThatOfTheScheduler verifies that the page of queues shows the largest of a queue's shares, with
+// its resource, and whether it is a share of the quota, of the cluster or of the queue's nodes. The test renders each
+// page 20 times, because the text must not depend on the order of maps.
 func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	list := func(pairs ...string) corev1.ResourceList {
 		l := corev1.ResourceList{}
@@ -320,8 +322,9 @@ func TestDominantShareIsThatOfTheScheduler(t *testing.T) {
 	}
 }
 
-// TestPlaceTellsWhenGroupsAreHidden verifies that the place of a job says that it counts only the visible groups, if
-// the user may not see all groups.
+// TestPlaceTellsWhenGroupsAreHidden verifies that, if the user may not see all groups, the place of a job says that it
+// counts only the visible ones. The first visible group then still waits for its turn, because hidden groups may be
+// ahead.
 func TestPlaceTellsWhenGroupsAreHidden(t *testing.T) {
 	in := world(t, "testdata/restarting.yaml")
 	in.Job.Object.(*batch.GenericJob).Spec.Scheduler = &batch.SchedulePolicy{T9kScheduler: &batch.T9kScheduler{Queue: "q"}}
