@@ -46,6 +46,7 @@ func (r *Reconciler) PodHandler() handler.EventHandler {
 			}
 			if replaced {
 				r.noteGone(e.ObjectOld)
+				wake(e.ObjectOld, q, 0) // the new pod may belong to another job
 			}
 			if podPhase(e.ObjectOld) != podPhase(e.ObjectNew) {
 				wake(e.ObjectNew, q, 1)

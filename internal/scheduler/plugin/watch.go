@@ -146,10 +146,16 @@ func (p *Plugin) watchObjects(ctx context.Context, config *rest.Config, scheme *
 }
 
 // handlers returns event handlers that call seen with each new state of an object, and gone with its last state.
-func handlers[T any](seen, gone func(T)) cache.ResourceEventHandlerFuncs {
+func handlers[T metav1.Object](seen, gone func(T)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { seen(o.(T)) },
-		UpdateFunc: func(_, o any) { seen(o.(T)) },
+		AddFunc: func(o any) { seen(o.(T)) },
+		UpdateFunc: func(old, o any) {
+			// After an interrupted watch, an informer reports an object that was deleted and created again as updated.
+			if last := old.(T); last.GetUID() != o.(T).GetUID() {
+				gone(last)
+			}
+			seen(o.(T))
+		},
 		DeleteFunc: func(o any) {
 			if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = unknown.Obj

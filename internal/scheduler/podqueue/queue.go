@@ -62,6 +62,11 @@ func (q *Queue) Add(ctx context.Context, pod *corev1.Pod) {
 
 // Update implements SchedulingQueue.
 func (q *Queue) Update(ctx context.Context, old, pod *corev1.Pod) {
+	if old.UID != pod.UID { // the pod was deleted and created again while the watch was interrupted
+		q.Delete(old)
+		q.Add(ctx, pod)
+		return
+	}
 	if !q.keep(pod) {
 		q.SchedulingQueue.Update(ctx, old, pod)
 	}

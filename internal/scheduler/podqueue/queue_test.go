@@ -70,6 +70,20 @@ func TestQueueKeepsPodsUntilTheyAreTaken(t *testing.T) {
 	}
 }
 
+// TestPodThatWasCreatedAgainReplacesTheOldOne verifies that an update to a pod with another UID, which an informer
+// reports after an interrupted watch, removes the old pod and reports the new one as arrived.
+func TestPodThatWasCreatedAgainReplacesTheOldOne(t *testing.T) {
+	q, h := newQueue(t)
+	old := kubescheduler.Pod("p", "g", "1", "", 0)
+	again := old.DeepCopy()
+	again.UID = "again"
+	q.Add(t.Context(), old)
+	q.Update(t.Context(), old, again)
+	if q.Has(old.UID) || !q.Has(again.UID) || h.arrived != 2 {
+		t.Errorf("the old pod is there: %v, the new one: %v, %d arrivals", q.Has(old.UID), q.Has(again.UID), h.arrived)
+	}
+}
+
 // TestEventsWakeThePlanner verifies that exactly the events after which a waiting pod may fit wake the planner. Other
 // events must not wake it, because each round has a cost.
 func TestEventsWakeThePlanner(t *testing.T) {
