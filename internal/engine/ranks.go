@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -8,16 +9,7 @@ import (
 // EachRank calls f for the ranks of a list such as "0-41,57", but at most limit times. It skips malformed parts. It
 // returns how many calls are left.
 func EachRank(ranks string, limit int, f func(int)) (left int) {
-	for part := range strings.SplitSeq(ranks, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		first, err := strconv.Atoi(from)
-		last := first
-		if isRange && err == nil {
-			last, err = strconv.Atoi(to)
-		}
-		if err != nil || first < 0 {
-			continue
-		}
+	for first, last := range rankRanges(ranks) {
 		for rank := first; rank <= last; rank++ {
 			if limit == 0 {
 				return 0
@@ -27,6 +19,38 @@ func EachRank(ranks string, limit int, f func(int)) (left int) {
 		}
 	}
 	return limit
+}
+
+// CountRanks returns the number of ranks in a list such as "0-41,57", at most limit. It skips malformed parts.
+func CountRanks(ranks string, limit int) int {
+	count := 0
+	for first, last := range rankRanges(ranks) {
+		if last >= first { // last-first cannot overflow, because neither is negative
+			count += min(last-first, limit-count-1) + 1
+		}
+		if count == limit {
+			break
+		}
+	}
+	return count
+}
+
+// rankRanges yields the first and the last rank of each part of a list of ranks, without malformed parts. The last rank
+// may be less than the first one.
+func rankRanges(ranks string) iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		for part := range strings.SplitSeq(ranks, ",") {
+			from, to, isRange := strings.Cut(part, "-")
+			first, err := strconv.Atoi(from)
+			last := first
+			if isRange && err == nil {
+				last, err = strconv.Atoi(to)
+			}
+			if err == nil && first >= 0 && !yield(first, last) {
+				return
+			}
+		}
+	}
 }
 
 // FormatRanks formats ascending ranks as a list such as "0-41,57".

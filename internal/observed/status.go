@@ -138,7 +138,7 @@ var PhaseOrder = []batch.ReplicaPhase{
 }
 
 // CountPhases returns the number of replicas of a role by phase, and the sum. It includes the replicas that the status
-// does not list one by one.
+// does not list one by one: at most math.MaxInt32 for each entry, because anybody may have written the status.
 func CountPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) {
 	count = map[batch.ReplicaPhase]int{}
 	for k := range task.Replicas {
@@ -146,10 +146,9 @@ func CountPhases(task *batch.Tasks) (count map[batch.ReplicaPhase]int, sum int) 
 		sum++
 	}
 	for _, o := range task.Omitted {
-		engine.EachRank(o.Ranks, math.MaxInt, func(int) {
-			count[o.Phase]++
-			sum++
-		})
+		n := engine.CountRanks(o.Ranks, math.MaxInt32)
+		count[o.Phase] += n
+		sum += n
 	}
 	return count, sum
 }
