@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -70,6 +71,14 @@ func request(t *testing.T, op admissionv1.Operation, kind string, updated, old a
 	}}
 }
 
+// endless returns a job with more replicas than the operator interprets.
+func endless() *batch.PyTorchTrainingJob {
+	return &batch.PyTorchTrainingJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j"}, Spec: batch.PyTorchTrainingJobSpec{
+		TorchrunConfig: &batch.TorchrunConfig{Enabled: new(true)},
+		ReplicaSpecs: []batch.PyTorchReplicaSpec{{TrainingReplicaSpec: batch.TrainingReplicaSpec{
+			Type: "worker", Replicas: new(int32(math.MaxInt32)), Template: job(nil).Spec.ReplicaSpecs[0].Template}}}}}
+}
+
 func TestInvalidJobsAreRefused(t *testing.T) {
 	none := func(j *batch.GenericJob) { j.Spec.ReplicaSpecs[0].Replicas = new(int32(0)) }
 	more := func(j *batch.GenericJob) { j.Spec.ReplicaSpecs[0].Replicas = new(int32(2)) }
@@ -84,14 +93,15 @@ func TestInvalidJobsAreRefused(t *testing.T) {
 		refused string
 		code    int32
 	}{
-		"a valid job":                 {op: admissionv1.Create, job: job(nil)},
-		"no replicas":                 {op: admissionv1.Create, job: job(none), refused: "at least one replica", code: http.StatusUnprocessableEntity},
-		"no replicas, being deleted":  {op: admissionv1.Update, job: job(deleting), old: job(none)},
-		"its status":                  {op: admissionv1.Update, job: job(none), old: job(none), sub: "status"},
-		"a deletion":                  {op: admissionv1.Delete},
-		"the size of a live job":      {op: admissionv1.Update, job: job(more), old: job(nil), refused: "replicas", code: http.StatusUnprocessableEntity},
-		"metadata of an invalid job":  {op: admissionv1.Update, job: job(noted), old: job(none)},
-		"a job that becomes invalid":  {op: admissionv1.Update, job: job(none), old: job(nil), refused: "replica", code: http.StatusUnprocessableEntity},
+		"a valid job":                {op: admissionv1.Create, job: job(nil)},
+		"no replicas":                {op: admissionv1.Create, job: job(none), refused: "at least one replica", code: http.StatusUnprocessableEntity},
+		"no replicas, being deleted": {op: admissionv1.Update, job: job(deleting), old: job(none)},
+		"its status":                 {op: admissionv1.Update, job: job(none), old: job(none), sub: "status"},
+		"a deletion":                 {op: admissionv1.Delete},
+		"the size of a live job":     {op: admissionv1.Update, job: job(more), old: job(nil), refused: "replicas", code: http.StatusUnprocessableEntity},
+		"metadata of an invalid job": {op: admissionv1.Update, job: job(noted), old: job(none)},
+		"a job that becomes invalid": {op: admissionv1.Update, job: job(none), old: job(nil), refused: "replica", code: http.StatusUnprocessableEntity},
+		"metadata of an invalid job that cannot be interpreted": {op: admissionv1.Update, kind: "PyTorchTrainingJob", job: endless(), old: endless()},
 		"another kind":                {op: admissionv1.Create, kind: "CronJob", job: job(nil), refused: "CronJob", code: http.StatusBadRequest},
 		"what is no job":              {op: admissionv1.Create, job: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},
 		"a change of what was no job": {op: admissionv1.Update, job: job(nil), old: "text", refused: "cannot unmarshal", code: http.StatusBadRequest},

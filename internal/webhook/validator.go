@@ -51,6 +51,9 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		return answer(req, nil, errs)
 	}
 	job := kind.Convert(obj)
+	if len(job.Roles) == 0 { // an invalid job that cannot be interpreted, see changed
+		return answer(req, nil, nil)
+	}
 	var warnings []string
 	for _, w := range kind.Warnings(obj, job) {
 		warnings = append(warnings, w.String())
