@@ -138,7 +138,7 @@ func (d Dir) Load() (*Config, error) {
 		return nil, fmt.Errorf("reading the cluster's configuration: %w", err)
 	}
 	if err := json.Unmarshal(data, c); err != nil {
-		return nil, fmt.Errorf("reading %s: %w; `t9k local reset` removes the cluster", d.configFile(), err)
+		return nil, fmt.Errorf("reading %s: %w; `t9k local reset%s` removes the cluster", d.configFile(), err, d.NameFlag())
 	}
 	return c, nil
 }

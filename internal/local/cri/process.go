@@ -144,8 +144,17 @@ func (p *process) ended() (yes bool) {
 // wait returns when the process has exited, or with ctx's error. It reaps a child of this process and returns its wait
 // status. ok is false for a process that another process reaps.
 func (p *process) wait(ctx context.Context) (status unix.WaitStatus, ok bool, err error) {
-	stop := context.AfterFunc(ctx, func() { _ = p.fd.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = p.fd.SetReadDeadline(time.Unix(1, 0))
+		close(interrupted)
+	})
+	defer func() {
+		if !stop() { // the next wait must not return at the deadline of this one
+			<-interrupted
+			_ = p.fd.SetReadDeadline(time.Time{})
+		}
+	}()
 	c, err := p.fd.SyscallConn()
 	if err != nil {
 		return 0, false, err
