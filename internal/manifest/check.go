@@ -67,14 +67,16 @@ func (c *Checker) Check(ctx context.Context, d Doc) (Result, error) {
 		r.report("kind", unknownKind(gvk.Kind, names))
 		return r, nil
 	case gvk.Group != batch.GroupVersion.Group:
-		return r, c.checkOther(ctx, &r, others[slices.IndexFunc(others, func(o other) bool { return o.of == gvk })])
+		err := c.checkOther(ctx, &r, others[slices.IndexFunc(others, func(o other) bool { return o.of == gvk })])
+		return r, err
 	}
 	kind, err := kinds.ByName(gvk.Kind)
 	if err != nil {
 		return r, err
 	}
 	r.Kind = &kind
-	return r, c.checkJob(ctx, &r)
+	err = c.checkJob(ctx, &r)
+	return r, err
 }
 
 func (r *Result) report(path, message string) {
