@@ -195,6 +195,9 @@ func (k *killer) stop() {
 }
 
 func (k *killer) summary(rounds int) string {
+	if len(k.times) == 0 {
+		return fmt.Sprintf("no kill was completed in %d rounds", rounds)
+	}
 	slices.Sort(k.times)
 	return fmt.Sprintf("%d kills in %d rounds; what was killed answered again after %s at best, %s in the middle, %s at worst",
 		len(k.times), rounds, k.times[0].Round(time.Millisecond), k.times[len(k.times)/2].Round(time.Millisecond), k.times[len(k.times)-1].Round(time.Millisecond))

@@ -11,8 +11,9 @@ import (
 	"tensorstack.dev/batch/test/kit/jobs"
 )
 
-// besides adds to a role a container that runs until it is stopped, and a native sidecar that does the same.
-func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
+// besides adds to a role a container that runs until it is stopped, and a native sidecar that does the same. Their
+// processes are among those that processes returns.
+func (s *space) besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	spec := &r.Template.Spec
 	endless := spec.Containers[0].DeepCopy()
 	endless.Name, endless.Command, endless.Args = "endless", []string{"sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.1; done"}, nil
@@ -20,6 +21,11 @@ func besides(r batch.ReplicaSpec) batch.ReplicaSpec {
 	native.Name, native.RestartPolicy = "native", new(corev1.ContainerRestartPolicyAlways)
 	spec.InitContainers = append(spec.InitContainers, *native)
 	spec.Containers = append(spec.Containers, *endless)
+	for _, all := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range all {
+			all[i].Env = append(all[i].Env, corev1.EnvVar{Name: spaceEnv, Value: s.Namespace})
+		}
+	}
 	return r
 }
 
@@ -30,10 +36,14 @@ func TestReplicaEndsWithItsMainContainer(t *testing.T) {
 	for kind, build := range trainingKinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSpace(t)
-			j := build(s, "job", besides(under(batch.TrainingRestartExitCode, role("worker", 3, gate.Obey))))
+			j := build(s, "job", s.besides(under(batch.TrainingRestartExitCode, role("worker", 3, gate.Obey))))
 			s.Create(limited(j, 1))
 			s.order("job-worker-1", 137)
 			s.awaitStarts("job-worker-1", 2)
+			s.awaitStarts("job-worker-0", 1)
+			if len(s.processes("job-worker-0")) == 0 {
+				t.Error("processes finds none of a running pod, so awaitStopped proves nothing")
+			}
 			s.orders("job-worker-1", 0)
 			s.order("job-worker-2", 1)
 			j = awaitStatus(s, j, "two replicas have ended", func(now *batch.JobStatus) bool {
