@@ -50,7 +50,7 @@ func sameTrust(to *http.Request, via []*http.Request) error {
 	if !trusted(to.URL) {
 		return fmt.Errorf("it redirects to %s, and only https can be trusted over a network", to.URL.Redacted())
 	}
-	if len(via) >= maxRedirects {
+	if len(via) > maxRedirects {
 		return fmt.Errorf("it redirects more than %d times", maxRedirects)
 	}
 	return nil
@@ -62,7 +62,7 @@ func trusted(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
-// isLoopback reports whether a host name refers to this machine.
+// isLoopback reports whether a host is "localhost" or a loopback address.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

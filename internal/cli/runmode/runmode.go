@@ -32,12 +32,14 @@ type Options struct {
 	Done, Already string
 }
 
-// flip turns a run-mode switch of the selected jobs on or off, with one request for each job.
+// flip turns a run-mode switch of the selected jobs on or off. It leaves out finished jobs that -l or --all selects; a
+// finished job that is named is an error.
 func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, addresses []string) error {
 	c, jobs, err := p.Choose(ctx, &o.choice, addresses)
 	if err != nil {
 		return err
 	}
+	var changed []*kit.Job
 	var failed []error
 	ended := 0
 	for _, j := range jobs {
@@ -47,7 +49,12 @@ func flip(ctx context.Context, p *kit.Program, s Switch, on bool, o Options, add
 		}
 		if err := flipOne(ctx, p, c, j, s, on, o); err != nil {
 			failed = append(failed, err)
+		} else {
+			changed = append(changed, j)
 		}
+	}
+	if (o.output == kit.JSON || o.output == kit.YAML) && len(changed) > 0 {
+		failed = append(failed, kit.PrintJobs(p.Out, o.output, changed, len(addresses) == 1))
 	}
 	if ended > 0 && ended == len(jobs) {
 		fmt.Fprintf(p.ErrOut, "Nothing to do: %s ended and never runs again.\n", haveEnded(jobs))
@@ -76,8 +83,8 @@ func flipOne(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job, s 
 		j.Raw = raw
 	}
 	switch o.output {
-	case kit.JSON, kit.YAML:
-		return kit.PrintObject(p.Out, o.output, j.Raw)
+	case kit.JSON, kit.YAML: // flip prints all jobs at once
+		return nil
 	case kit.Name:
 		fmt.Fprintln(p.Out, j.Ref())
 		return nil
