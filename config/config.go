@@ -68,8 +68,8 @@ func DefaultQueue() (*unstructured.Unstructured, error) { return read("scheduler
 var admissionFiles = []string{"queues", "queues_binding", "queues_pods_binding", "labels", "labels_binding", "pods", "pods_binding",
 	"requested_by", "requested_by_binding", "noted", "noted_binding", "require_queue", "require_queue_binding", "default_queue", "default_queue_binding"}
 
-// QueueAdmission returns the admission policies, with their bindings, that check who may use a queue, record the
-// requester, and keep pods in their queue.
+// QueueAdmission returns the admission policies, with their bindings, that require or set the queue of jobs in labelled
+// namespaces, check who may use a queue, record the requester, and keep pods in their queue.
 func QueueAdmission() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range admissionFiles {

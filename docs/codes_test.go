@@ -20,7 +20,7 @@ import (
 )
 
 // TestTablesOfExitCodes verifies each entry of the table of exit codes and restart policies in the guide to each kind
-// of training job. The guide to a kind has the name of its framework.
+// of training job, and that all tables have the same exit codes. The guide to a kind has the name of its framework.
 func TestTablesOfExitCodes(t *testing.T) {
 	for _, k := range kinds.All {
 		if k.Training == nil {

@@ -59,7 +59,8 @@ func importTable(t *testing.T) map[string]string {
 	return rows
 }
 
-// rowOf returns the row for a directory: its own row, or the row of the nearest parent directory.
+// rowOf returns the row for a directory: its own row, or the row of the nearest parent directory; empty if there is
+// none.
 func rowOf(rows map[string]string, dir string) string {
 	for ; dir != "."; dir = filepath.Dir(dir) {
 		if _, ok := rows[dir]; ok {

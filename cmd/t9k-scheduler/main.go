@@ -1,5 +1,5 @@
-// Command t9k-scheduler schedules the pods of a group all together or not at all, and all other pods like
-// kube-scheduler.
+// Command t9k-scheduler schedules the pods of a group together, at least its minimum number of pods or none, and all
+// other pods like kube-scheduler.
 package main
 
 import (

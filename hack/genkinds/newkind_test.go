@@ -104,8 +104,8 @@ func testsOfKinds(t *testing.T, root string) []string {
 	return packages
 }
 
-// cloneDir returns an empty directory for the clone. The directory is always the same for one checkout, because Go's
-// build cache identifies packages by directory.
+// cloneDir returns the path of a directory for the clone, which does not exist yet and is removed when the test ends.
+// The path is always the same for one checkout, because Go's build cache identifies packages by directory.
 func cloneDir(t *testing.T, source string) string {
 	t.Helper()
 	dir := filepath.Join(source, "bin", "newkind")
@@ -173,7 +173,7 @@ func mentionsAll(text []byte) bool {
 	return !slices.ContainsFunc(kinds.All, func(k kinds.Kind) bool { return !mentions(text, k.Name) && !mentions(text, k.Plural) })
 }
 
-// listsKinds reports whether some lines of a text name all kinds one after the other.
+// listsKinds reports whether a text names all kinds but the new one within 2*len(kinds.All) lines.
 func listsKinds(text []byte) bool {
 	if !mentionsAll(text) {
 		return false

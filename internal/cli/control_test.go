@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestNoControlSequenceIsPassedOn verifies that the verbs that need no cluster escape control sequences in manifests
-// and arguments. TestCLIPassesNoControlSequenceOn in test/integration checks the other verbs.
+// TestNoControlSequenceIsPassedOn verifies that commands that need no cluster, or that fail before they connect to one,
+// escape control sequences in manifests, arguments and names of files. TestCLIPassesNoControlSequenceOn in
+// test/integration checks the other verbs.
 func TestNoControlSequenceIsPassedOn(t *testing.T) {
 	const evil = `\u001b[2J\u009b31m\u0007`
 	manifest := `{"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "GenericJob", "metadata": {"name": "evil", "annotations": {"a": "` + evil + `"}},

@@ -12,9 +12,9 @@ import (
 	"tensorstack.dev/batch/internal/cli/kit"
 )
 
-// quotedCommand matches a command in a code span. shownCommand matches a command on a line of its own, in a code block
-// or in a comment of an example. asides matches what follows a command on such a line: a comment, a pipe, a
-// redirection, or a gap of at least three spaces and the text after the gap.
+// quotedCommand matches a command in a code span. shownCommand matches a command at the beginning of a line of a code
+// block or of a comment of an example, or after a semicolon. asides matches what follows a command on such a line: a
+// comment, a pipe, a redirection, or a gap of at least three spaces and the text after the gap.
 var (
 	quotedCommand = regexp.MustCompile("`(?:bin/)?t9k ([^`]+)`")
 	shownCommand  = regexp.MustCompile(`^(?:#\s{3}| {4}\$? ?|.*; )(?:bin/)?t9k ([a-z].*)$`)

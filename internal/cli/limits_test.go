@@ -7,8 +7,8 @@ import (
 	"tensorstack.dev/batch/internal/cli/clitest"
 )
 
-// TestJobsAboveTheDefaultLimitAreSent verifies that the program sends jobs of any size to the cluster, because the
-// cluster enforces its own limit, and that "validate" applies the default limit.
+// TestJobsAboveTheDefaultLimitAreSent verifies that "run" does not refuse a job above the default limit, because the
+// cluster enforces its own limit, and that "validate" refuses it.
 func TestJobsAboveTheDefaultLimitAreSent(t *testing.T) {
 	manifest, err := clitest.LargeJob(t).Raw.MarshalJSON()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // FromFile reads settings from a file with the function read. If the path is empty, it passes no text to read, which
-// then returns the defaults. An empty file is an error, because the settings in it were probably lost.
+// then returns the defaults. A file that is empty or blank is an error, because its settings were probably lost.
 func FromFile[T any](path string, read func(text []byte) (*T, error)) (*T, error) {
 	if path == "" {
 		return read(nil)
@@ -52,8 +52,8 @@ func Operator(text []byte) (*configv1alpha1.OperatorConfiguration, error) {
 }
 
 // GangArgs reads the arguments of the scheduler's plugin from YAML or JSON. A field that the text does not set gets its
-// default, so an empty text yields the defaults. In errors, path is the beginning of the names of fields: the path of
-// the arguments in their file.
+// default, so an empty text yields the defaults. In errors about unknown fields and invalid values, the names of fields
+// begin with path, the path of the arguments in their file.
 func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error) {
 	a := &configv1alpha1.T9kGangArgs{}
 	if len(text) > 0 {
@@ -65,8 +65,9 @@ func GangArgs(text []byte, path *field.Path) (*configv1alpha1.T9kGangArgs, error
 	return a, validateGang(a, path).ToAggregate()
 }
 
-// decode reads text into an object of a kind. Unknown and repeated fields are errors. In errors, path, which may be
-// nil, is the beginning of the names of fields.
+// decode reads text into an object of a kind. Another kind, another apiVersion, and unknown or repeated fields are
+// errors. In errors about the kind, the apiVersion and unknown fields, the names of fields begin with path, which may
+// be nil.
 func decode(text []byte, into any, kind string, path *field.Path) error {
 	data, err := yaml.YAMLToJSONStrict(text) // detects duplicate fields
 	if err != nil {

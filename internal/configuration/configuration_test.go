@@ -104,8 +104,8 @@ func TestGangArgsErrorsNameThePathInTheFile(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreThoseOfTheMarkers verifies that the defaults equal the markers +default of the types, from which the
-// reference is generated.
+// TestDefaultsAreThoseOfTheMarkers verifies that, for each marker +default of the types, a field of that name gets the
+// default in the marker. The reference is generated from the markers.
 func TestDefaultsAreThoseOfTheMarkers(t *testing.T) {
 	marked := regexp.MustCompile(`(?s)\+default=("?)([^\n"]*)"?\n(?:\t// \+[^\n]*\n)*\t\w+ +\S+ +` + "`" + `json:"(\w+)`)
 	operator, gang, console := &configv1alpha1.OperatorConfiguration{}, &configv1alpha1.T9kGangArgs{}, &configv1alpha1.ConsoleConfiguration{}

@@ -62,7 +62,8 @@ func validateConsole(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	return append(all, validateSignIn(c)...)
 }
 
-// validateSignIn returns the errors in the sign-in settings, which may be unset.
+// validateSignIn returns the errors in the sign-in settings, which may be unset. If they are set, server.urls must be
+// set too.
 func validateSignIn(c *configv1alpha1.ConsoleConfiguration) field.ErrorList {
 	if c.SignIn == nil {
 		return nil

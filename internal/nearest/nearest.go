@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Names returns at most n of the names that are similar to wanted, the most similar first. A name is similar if few
-// edits turn wanted into the name: one, or about one for every three letters of wanted. A name that begins with wanted
-// is also similar if wanted has at least two letters. Case does not matter.
+// Names returns at most n of the names that are similar to wanted, the most similar first, then by name. A name is
+// similar if few edits turn wanted into the name: one, or about one for every three letters of wanted. A name that
+// begins with wanted is also similar if wanted has at least two letters. Case does not matter.
 func Names(wanted string, names []string, n int) []string {
 	type candidate struct {
 		name     string
@@ -38,7 +38,7 @@ func Names(wanted string, names []string, n int) []string {
 }
 
 // distance returns the smallest number of edits that turn a into b. An edit inserts, deletes or replaces a byte, or
-// swaps two adjacent bytes.
+// swaps two adjacent bytes, which no other edit may then change.
 func distance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for k := range row {
@@ -63,8 +63,8 @@ func distance(a, b string) int {
 }
 
 // OneOff returns a name that differs from wanted by one letter (another, a missing or an additional one), or by the
-// order of two adjacent letters. Case matters. It returns an empty string if there is no such name or if wanted itself
-// is a name.
+// order of two adjacent letters. Case matters. If there are several such names, it returns the last of them. It returns
+// an empty string if there is no such name or if wanted itself is a name.
 func OneOff(wanted string, names []string) string {
 	found := ""
 	for _, name := range names {

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// Same reports whether a page with one of the given origins has caused a request. For GET and HEAD, it also accepts
-// requests that the user has caused, for example with a bookmark, navigations from other pages, such as links, and
-// requests with neither an Origin nor a Sec-Fetch-Site header, which programs other than browsers send.
+// Same reports whether a page of the server itself has caused a request, as far as the headers of the request show.
+// origins are the origins of the server. Same never accepts a request with another Origin header. For GET and HEAD, it
+// also accepts requests that the user has caused, for example with a bookmark, navigations from other pages, such as
+// links, and requests with neither an Origin nor a Sec-Fetch-Site header, which programs other than browsers send.
 func Same(r *http.Request, origins ...string) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	origin := r.Header.Get("Origin")

@@ -47,7 +47,7 @@ func shortName(kind *apiType) string {
 	return ""
 }
 
-// body renders the section of a type: a table of fields or values, and its rules.
+// body renders the section of a type: a table of its fields or values, or else its underlying type, and its rules.
 func (p *apiPackage) body(t *apiType) string {
 	var b strings.Builder
 	switch {

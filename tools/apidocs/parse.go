@@ -166,7 +166,8 @@ func withoutName(doc, name string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
-// marker returns the text after `name=` or `name:=`, "true" for the bare name, and "" if there is no such marker.
+// marker returns the text after `name=`, `name:=` or `name:`, "true" for the bare name, and "" if there is no such
+// marker.
 func marker(markers []string, name string) string {
 	for _, m := range markers {
 		rest, ok := strings.CutPrefix(m, name)

@@ -158,7 +158,8 @@ func TestNoAlertFiresInHealth(t *testing.T) {
 }
 
 // evaluate evaluates all rules at each minute up to last, and returns the alerts that fire at last. It calls each with
-// the firing alerts of every earlier minute.
+// the firing alerts of every earlier minute. It fails the test if an annotation is empty or its template cannot be
+// expanded.
 func evaluate(t *testing.T, series map[string]string, last int, each func(minute int, firing []string)) (firing []string) {
 	t.Helper()
 	all := maps.Clone(healthy)

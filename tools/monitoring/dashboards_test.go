@@ -80,7 +80,8 @@ func dashboards(t *testing.T) map[string]*dashboard {
 	return all
 }
 
-// TestDashboardsHaveGrafanasShape verifies that each dashboard has the fields that Grafana requires.
+// TestDashboardsHaveGrafanasShape verifies that each dashboard has the fields that Grafana requires, that its queries
+// use the data source that the user selects, and that its panels have different titles and do not overlap.
 func TestDashboardsHaveGrafanasShape(t *testing.T) {
 	uids := map[string]bool{}
 	for file, d := range dashboards(t) {
@@ -135,7 +136,8 @@ func overlap(a, b panel) bool {
 }
 
 // TestDashboardsShowSomething verifies that each query of each panel yields data from metrics that were recorded from
-// an operator, a scheduler, a console and an API server.
+// an operator, a scheduler, a console and an API server, and that docs/reference/metrics.md describes all metrics that
+// the dashboards use.
 func TestDashboardsShowSomething(t *testing.T) {
 	documented := documentedMetrics(t)
 	storage := promqltest.LoadedStorage(t, recorded(t))
@@ -180,8 +182,8 @@ func TestDashboardsShowSomething(t *testing.T) {
 // samples is the number of simulated scrapes after the first one.
 const samples = 90
 
-// recorded returns the recorded metrics as a promql `load` command. Gauges keep their recorded value; counters grow
-// linearly to their recorded value.
+// recorded returns the recorded metrics as a promql `load` command. Gauges keep their recorded value; counters and
+// histograms grow linearly to theirs.
 func recorded(t *testing.T) string {
 	t.Helper()
 	load := "load 1m\n"

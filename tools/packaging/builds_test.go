@@ -16,7 +16,8 @@ import (
 
 var builds = flag.Bool("builds", false, "build the image of the operator twice, and the command line for macOS and Windows (make test-builds)")
 
-// realRelease returns a release of the source at root, whose images are for one platform.
+// realRelease returns a release of the source at root, whose images are for one platform. Without -builds, it skips the
+// test.
 func realRelease(t *testing.T, root, platform string) *release {
 	t.Helper()
 	if !*builds {

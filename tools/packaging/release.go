@@ -67,7 +67,7 @@ func (r *release) checkChangelog() error {
 	return nil
 }
 
-// commandLines writes an archive of the command line for each platform.
+// commandLines writes an archive and a bill of materials of the command line for each platform.
 func (r *release) commandLines(ctx context.Context) error {
 	for _, platform := range r.commandLineTargets {
 		path, err := r.build(ctx, commandLine, platform)
@@ -93,7 +93,7 @@ func (r *release) commandLineArchive(platform v1.Platform) string {
 	return "t9k-" + r.version + "-" + platform.OS + "-" + platform.Architecture + extension
 }
 
-// servers writes an archive of the servers' programs for each of their platforms.
+// servers writes an archive of the servers' programs, and their bills of materials, for each of their platforms.
 func (r *release) servers(ctx context.Context) error {
 	for _, platform := range r.platforms {
 		var paths []string

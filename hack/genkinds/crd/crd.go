@@ -1,6 +1,7 @@
 // Package crd fits the CRD files that controller-gen writes. It removes the descriptions of Kubernetes' own fields from
-// pod templates, makes the schemas require what the API server requires of every pod, limits values that clients could
-// not decode or that would make rules too expensive, and adds the rules of the kinds of job. Start reading at Fit.
+// pod templates, makes the schemas require some of what the API server requires of every pod, limits values that
+// clients could not decode or that would make rules too expensive, and adds the rules of the kinds of job. Start
+// reading at Fit.
 //
 // The descriptions are two thirds of such a CRD, and `kubectl explain pod` shows the same descriptions. Without them, a
 // CRD stays below the 256 KiB that client-side `kubectl apply` can handle and costs the API server less memory.

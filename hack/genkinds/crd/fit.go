@@ -17,7 +17,7 @@ const maxResources = 64
 
 // fit limits every value that may be a number or a string to the range of the Go types. The API server checks the
 // format of integers but not of these values, and one stored object that cannot be decoded would keep a controller from
-// reading any object. fit also limits lists of resources to maxResources entries.
+// reading any object. fit also limits lists of resources with rules of their own to maxResources entries.
 func fit(n *yaml.Node) {
 	if flag := value(n, "x-kubernetes-int-or-string"); flag != nil && flag.Value == "true" {
 		if pattern := value(n, "pattern"); pattern != nil && strings.Contains(pattern.Value, "KMGTPE") {

@@ -24,7 +24,7 @@ func tighten(template *yaml.Node) {
 	}
 }
 
-// require adds a property to the required properties of an object.
+// require adds a property to the required properties of an object. It ignores a nil schema.
 func require(schema *yaml.Node, property string) {
 	if schema == nil {
 		return
@@ -42,7 +42,7 @@ func require(schema *yaml.Node, property string) {
 	list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: property})
 }
 
-// set sets a keyword of a schema.
+// set sets a keyword of a schema. It ignores a nil schema.
 func set(schema *yaml.Node, keyword string, to any) {
 	if schema == nil {
 		return

@@ -51,8 +51,9 @@ type console struct {
 	tls  rest.TLSClientConfig
 }
 
-// where returns the address of the archive: the console that the user names, or else the address in the kubeconfig.
-// cluster is the client configuration of the kubeconfig's cluster.
+// where returns the address of the archive: the console that the user names, or else the address in the kubeconfig. It
+// returns ErrNone if there is neither, and an error for an address without TLS that is not on this machine. cluster is
+// the client configuration of the kubeconfig's cluster.
 func (o *Options) where(p *kit.Program, cluster *rest.Config) (*console, error) {
 	c := &console{tls: rest.TLSClientConfig{CAFile: o.Authority}}
 	named := cmp.Or(o.Console, os.Getenv(consoleEnv))

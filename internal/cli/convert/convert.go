@@ -66,7 +66,9 @@ The command prints other objects unchanged. If it cannot convert a job, it print
 }
 
 // convertAll reads manifests and converts the Kubeflow jobs in them. It prints notes about fields whose conversion is
-// not exact. problems describes the documents that cannot be read and the fields that cannot be converted.
+// not exact, and about the other objects, which it returns unchanged. problems describes the documents that cannot be
+// read and the fields that cannot be converted. If it finds neither a job of Kubeflow nor a problem, it returns an
+// error.
 func convertAll(p *kit.Program, files []string) (all []manifest.Doc, problems []string, err error) {
 	if len(files) == 0 {
 		return nil, nil, manifest.ErrNoFile
@@ -99,8 +101,8 @@ func convertAll(p *kit.Program, files []string) (all []manifest.Doc, problems []
 	return all, problems, nil
 }
 
-// convertOne replaces the Kubeflow job in a document by its conversion. If the job cannot be converted, it leaves the
-// document unchanged and returns the reasons.
+// convertOne replaces the Kubeflow job in a document by its conversion, and prints the notes about the conversion. If
+// the job cannot be converted, it leaves the document unchanged and returns the reasons.
 func convertOne(p *kit.Program, d *manifest.Doc) (problems []string) {
 	line := func(n convert.Note) string { return d.At(n.Path, n.Message).String() }
 	job, notes, err := convert.Job(d.Object)

@@ -44,8 +44,9 @@ func inFiles(ctx context.Context, p *kit.Program, files []string) (*kit.Cluster,
 	return c, jobs, nil
 }
 
-// readFiles returns the objects of manifests, which must have names. It does not validate them further, so that a user
-// can delete a job by its manifest even if the current rules refuse the manifest.
+// readFiles returns the objects of manifests. Each manifest must have an object, and each object a name. readFiles does
+// not validate the objects further, so that a user can delete a job by its manifest even if the current rules refuse
+// the manifest.
 func readFiles(p *kit.Program, files []string) ([]manifest.Doc, error) {
 	files, err := manifest.Expand(files)
 	if err != nil {

@@ -76,7 +76,7 @@ func describe(ctx context.Context, p *kit.Program, c *kit.Cluster, j *kit.Job) e
 	return kit.PrintLines(p.Out, d.Lines(time.Now(), kit.StyleOf(p.Out), kit.TerminalOf(p.Out).Width()))
 }
 
-// eventsOfAll returns the events about a job and about its troubled pods, the oldest first.
+// eventsOfAll returns the events about a job and about at most troubledShown of its troubled pods, the oldest first.
 func eventsOfAll(ctx context.Context, c *kit.Cluster, j *kit.Job) ([]corev1.Event, error) {
 	all, err := c.Events(ctx, j.GetNamespace(), j.GetName(), j.GetUID())
 	if err != nil {

@@ -166,7 +166,8 @@ func replicaOf(j *kit.Job, o *options) (pod, container string, err error) {
 	return engine.ReplicaName(normal.Name, r.Name, o.rank), r.Container, nil
 }
 
-// runs returns nil if commands can run in a pod, or else an error that explains why they cannot.
+// runs returns an error that explains why commands cannot run in a pod. It returns nil if the pod runs, or if the user
+// may not get the pod.
 func runs(ctx context.Context, c *kit.Cluster, j *kit.Job, pod string) error {
 	p, err := c.Core.Pods(j.GetNamespace()).Get(ctx, pod, metav1.GetOptions{})
 	switch {

@@ -61,7 +61,8 @@ the list and its changes until Ctrl-C.`,
 	return cmd
 }
 
-// check returns an error if flags cannot be combined with each other or with names of jobs.
+// check returns an error if flags cannot be combined with each other or with names of jobs, or if the label selector is
+// invalid.
 func (o *options) check(names []string) error {
 	switch {
 	case o.watch && o.output != "" && (o.output != kit.Wide || len(names) > 0):
@@ -95,8 +96,8 @@ func get(ctx context.Context, p *kit.Program, o *options, args []string) error {
 	return printJobs(p, o, jobs, len(args) == 1, c.Namespace)
 }
 
-// choose returns the named jobs or, without names, all jobs that the flags select. hidden holds the errors of kinds
-// that the user may not list.
+// choose returns the named jobs in their order on the command line or, without names, all jobs that the flags select,
+// sorted. hidden holds the errors of kinds that the user may not list.
 func choose(ctx context.Context, c *kit.Cluster, o *options, args []string) (jobs []*kit.Job, hidden []error, err error) {
 	if len(args) == 0 {
 		jobs, hidden, err := c.List(ctx, kinds.All, o.namespace(c), o.labels)

@@ -64,7 +64,8 @@ func watchList(ctx context.Context, p *kit.Program, c *kit.Cluster, o *options, 
 	return l.loop(ctx, incoming)
 }
 
-// loop handles changes until ctx is done.
+// loop shows the list and handles changes until ctx is done. It then returns a kit.ExitError. Any other error means
+// that a watch or the output failed.
 func (l *list) loop(ctx context.Context, incoming <-chan update) error {
 	tick := time.NewTicker(time.Second) // to update the displayed ages
 	defer tick.Stop()
@@ -178,7 +179,7 @@ func (l *list) report(who, what string, colour view.Colour) {
 	fmt.Fprintln(l.Out, t.Line(time.Now().UTC().Format("15:04:05Z"), kit.StyleOf(l.Out), width))
 }
 
-// draw redraws the table.
+// draw redraws the table on a terminal.
 func (l *list) draw() error {
 	if l.screen == nil {
 		return nil

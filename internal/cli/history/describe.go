@@ -18,8 +18,9 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// find connects to the console and returns the newest job with the name, or the job with the UID, which must have the
-// same name. Without a UID, it prints the UIDs of up to five older jobs with the same name.
+// find connects to the console and returns the newest job with an address in the default namespace, and prints the UIDs
+// of up to five older jobs with this address. With a UID, it returns the job with the UID, in any namespace. The
+// address must name that job.
 func (o *options) find(ctx context.Context, address, uid string) (*archiveclient.Client, *archive.JobDetails, error) {
 	c, err := o.connect()
 	if err != nil {
@@ -175,7 +176,8 @@ as far as it could be read before the pod was deleted. worker-0#2 is the second 
 }
 
 // merged returns the lines of all logs, sorted by time. Each line begins with its source, as archive.LogText.Source
-// returns it. A line without a time stays behind the line before it.
+// returns it. A line without a time stays behind the line before it in its log, or comes first if there is none. Unless
+// timestamps is true, the times are left out.
 func merged(logs []archive.LogText, timestamps bool) []string {
 	type line struct {
 		at   time.Time

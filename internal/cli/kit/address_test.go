@@ -12,8 +12,8 @@ import (
 	"tensorstack.dev/batch/internal/kinds"
 )
 
-// TestAddressTakesTheNamesOfTheDefinitions verifies that ParseAddress accepts every name of a kind that kubectl
-// accepts.
+// TestAddressTakesTheNamesOfTheDefinitions verifies that each kind has a short name, and that ParseAddress accepts the
+// names in the kind's CRD and the plural with the API group.
 func TestAddressTakesTheNamesOfTheDefinitions(t *testing.T) {
 	for i := range kinds.All {
 		kind := &kinds.All[i]

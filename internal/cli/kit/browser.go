@@ -23,7 +23,8 @@ func HasBrowser() bool {
 	return runtime.GOOS != "linux" || os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""
 }
 
-// Browse opens an address in the user's browser. It does not wait for the browser.
+// Browse opens an address in the user's browser. It does not wait for the browser. When ctx is done, the program that
+// opens the address is killed.
 func Browse(ctx context.Context, url string) error {
 	return exec.CommandContext(ctx, opener(), url).Start()
 }

@@ -43,7 +43,8 @@ func AddLabelFlag(cmd *cobra.Command, labels *string) {
 // named reports whether the jobs are selected by their names.
 func (o *Choice) named() bool { return o.Labels == "" && !o.All }
 
-// check returns an error if flags cannot be combined with each other or with names of jobs.
+// check returns an error if flags cannot be combined with each other or with names of jobs, or if the label selector is
+// invalid.
 func (o *Choice) check(names []string) error {
 	switch {
 	case o.Labels != "" && o.All:
@@ -62,8 +63,8 @@ func CheckLabels(selector string) error {
 	return nil
 }
 
-// Choose connects to the cluster and returns the named jobs or, if there are no names, the selected ones. It prints
-// which kinds it left out because the user may not list them.
+// Choose connects to the cluster and returns the jobs that o selects or, if o is zero, the named jobs. It prints which
+// kinds it left out because the user may not list them, and a line if o selects no job.
 func (p *Program) Choose(ctx context.Context, o *Choice, names []string) (*Cluster, []*Job, error) {
 	if o.named() {
 		return p.FindAll(ctx, names)

@@ -69,7 +69,7 @@ func (p *Program) Connect() (*Cluster, error) {
 	return c, nil
 }
 
-// nameOf returns the name by which a user knows a cluster.
+// nameOf returns the value of Cluster.Name.
 func (p *Program) nameOf(config *rest.Config) string {
 	raw, err := p.Flags.ToRawKubeConfigLoader().RawConfig()
 	name := cmp.Or(*p.Flags.Context, raw.CurrentContext)
@@ -110,7 +110,8 @@ func (p *Program) Archive() (*archive.Address, error) {
 }
 
 // resolve selects the kubeconfig. It selects the kubeconfig of the embedded cluster if --local requests it or if no
-// other cluster is configured.
+// other cluster is configured. In the second case, it prints that it uses this cluster, or returns ErrNoCluster if the
+// cluster does not run.
 func (p *Program) resolve() error {
 	p.kubeconfig = *p.Flags.KubeConfig
 	switch {

@@ -13,8 +13,8 @@ import (
 // Completion returns completions of an argument or a flag.
 type Completion = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective)
 
-// Complete returns the completions that find returns, and none if there is no cluster or if find fails. It prints
-// nothing. The context of find expires after RequestTimeout.
+// Complete returns the completions that find returns, and none if there is no cluster or if find fails. The directive
+// turns off the completion of file names. Complete prints nothing. The context of find expires after RequestTimeout.
 func (p *Program) Complete(ctx context.Context, find func(context.Context, *Cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	quiet := *p
 	quiet.ErrOut = io.Discard
@@ -65,7 +65,7 @@ func (p *Program) CompleteJobsThat(n int, fit func(*Job) bool) Completion {
 	}
 }
 
-// CompleteRoles completes the roles of the job that the first argument names.
+// CompleteRoles completes the roles in the status of the job that the first argument names.
 func (p *Program) CompleteRoles(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

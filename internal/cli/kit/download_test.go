@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDownloadFollowsOnlyTrustedRedirects verifies that a download does not follow a redirect to an address without
-// TLS.
+// TestDownloadFollowsOnlyTrustedRedirects verifies that a download follows a redirect on this machine, but neither a
+// redirect without TLS to another machine nor endless redirects.
 func TestDownloadFollowsOnlyTrustedRedirects(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -50,7 +50,8 @@ func (c *Cluster) jobsSource(kind *kinds.Kind, namespace string, restrict func(*
 	}
 }
 
-// PodSource returns a source that watches the pods of a job that match a label selector.
+// PodSource returns a source that watches the pods in a job's namespace that match a label selector, which should
+// select only pods of the job.
 func (c *Cluster) PodSource(j *Job, labels string) watch.Source {
 	return podSource(labels, c.Core.Pods(j.GetNamespace()))
 }

@@ -61,7 +61,7 @@ func eventLine(e *corev1.Event, words string) string {
 	return observed.EventTime(e).UTC().Format(time.RFC3339) + " " + e.Reason + ": " + words
 }
 
-// reportEarlier prints the replica's earlier attempts, whose pods are deleted.
+// reportEarlier prints the replica's earlier attempts, whose pods are deleted, and how many of them have no event.
 func (l *printer) reportEarlier(r selection.Replica, h *history) {
 	name := l.Job.GetName() + "-" + r.String()
 	ends := h.ends[name]

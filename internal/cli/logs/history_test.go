@@ -14,7 +14,8 @@ import (
 )
 
 // TestHistoryComesFromAnnotations verifies that the end of an earlier attempt is read from an event's annotation, not
-// from its message.
+// from its message, that events without a legible annotation are kept as they are, and that events about anything else
+// are ignored.
 func TestHistoryComesFromAnnotations(t *testing.T) {
 	event := func(reason batch.Reason, message string, ends ...engine.ReplicaEnd) corev1.Event {
 		e := corev1.Event{Reason: string(reason), Message: message, EventTime: metav1.NewMicroTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))}

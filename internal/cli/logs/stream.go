@@ -19,7 +19,7 @@ const (
 
 type update = watch.Update[topic]
 
-// watch prints the output of the replicas until the job has finished and all output is printed.
+// watch prints the output of the replicas until the job has finished or is deleted, and all output is printed.
 func (l *printer) watch(ctx context.Context) error {
 	var sources sync.WaitGroup
 	defer sources.Wait()

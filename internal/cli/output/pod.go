@@ -53,7 +53,8 @@ func (p *Pod) Open(c *kit.Cluster) podlog.Opener {
 	}
 }
 
-// Missing returns why there is no output of a replica. It returns an empty text if the reading was stopped on purpose.
+// Missing returns a text that explains an error of reading the output of a replica; empty for context.Canceled, because
+// the reading was then stopped on purpose.
 func Missing(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):

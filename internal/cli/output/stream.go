@@ -47,7 +47,8 @@ type stream struct {
 	closed bool
 	// cancel stops the reading immediately.
 	cancel context.CancelFunc
-	// exit is the final state of the container; nil until the container has terminated.
+	// exit is the final state of the container. It is nil until the container has terminated, and stays nil if the end
+	// of the pod is seen without this state.
 	exit *corev1.ContainerStateTerminated
 	// init is true if the container is an init container that failed.
 	init bool
@@ -58,7 +59,8 @@ func (f *Streamer) Remark(r selection.Replica, text string) {
 	f.Emit(Line{Replica: r, Text: text, Remark: true})
 }
 
-// TakePods applies a change of the job's pods. It begins to read the logs of new pods, until ctx is done.
+// TakePods applies a change of the job's pods. It begins to read the logs of new pods. When ctx is done, all reading
+// ends.
 func (f *Streamer) TakePods(ctx context.Context, change watch.Change) {
 	if change.Type == watch.Lost || change.Type == watch.Back {
 		return
@@ -121,7 +123,8 @@ func (p *stream) end() {
 // output. The node of the previous attempt may not answer.
 const attemptDelay = 5 * time.Second
 
-// start reads a log in the background.
+// start reads a log in the background, after the log of the replica's previous attempt, for which it waits at most
+// attemptDelay. It emits remarks about the number of the attempt, about its failure and about errors.
 func (f *Streamer) start(ctx context.Context, p *stream) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	reader := &podlog.Reader{Open: p.Open(f.Cluster), Options: f.Request, Emit: func(l podlog.Line) {

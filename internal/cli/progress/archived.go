@@ -28,8 +28,9 @@ func (d *display) archivedTail(ctx context.Context, j *kit.Job, replica, contain
 	}
 }
 
-// archived returns the last lines of the last attempt of a replica from the archive. It returns none if the archive
-// cannot be read or has no such log. Errors are ignored, because the log only completes the output.
+// archived returns the last linesShown lines of the log that lastLog chooses from the archive, without their times. It
+// returns none if the archive cannot be read or has no such log. Errors are ignored, because the log only completes the
+// output.
 func (d *display) archived(ctx context.Context, j *kit.Job, replica, container string) []string {
 	c, err := archiveclient.Connect(d.Program, archiveclient.Options{})
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// Limits of the output about failed replicas after their job has finished.
+// Limits of the output about a finished job: the number of failed replicas, and the number of lines of the log of each.
 const (
 	failedShown = 3
 	linesShown  = 10
 )
 
-// conclude prints the result of every job.
+// conclude prints the result of every job. It returns a kit.ExitError unless all jobs have succeeded.
 func (d *display) conclude(ctx context.Context) error {
 	code := 0
 	for _, t := range d.tracks {
@@ -47,7 +47,8 @@ func (d *display) conclude(ctx context.Context) error {
 	return nil
 }
 
-// printFailures prints how the first failedShown failed replicas ended.
+// printFailures prints how the first failedShown failed replicas ended, and the command that prints all output. If no
+// replica has failed, it prints nothing.
 func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 	shown, more := 0, 0
 	for _, task := range j.Status().Tasks {
@@ -73,7 +74,8 @@ func (d *display) printFailures(ctx context.Context, j *kit.Job) {
 	}
 }
 
-// printFailure prints how one replica ended: why its command could not be started, or the last lines of its log.
+// printFailure prints how one replica ended: why its command could not be started, or else its exit code and, unless
+// Options.Logs is NoLogs, the last lines of its log.
 func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *batch.ReplicaStatus) {
 	ctx, cancel := context.WithTimeout(ctx, kit.RequestTimeout)
 	defer cancel()
@@ -96,7 +98,7 @@ func (d *display) printFailure(ctx context.Context, j *kit.Job, role string, r *
 	}
 }
 
-// tail prints the last lines of a replica's log.
+// tail prints the last lines of a replica's log, from the archive if the pod is gone.
 func (d *display) tail(ctx context.Context, j *kit.Job, role, container string, r *batch.ReplicaStatus) {
 	lines := int64(linesShown)
 	stream, err := d.cluster.Core.Pods(j.GetNamespace()).GetLogs(r.Name, &corev1.PodLogOptions{
@@ -130,7 +132,7 @@ func (d *display) tail(ctx context.Context, j *kit.Job, role, container string, 
 	}
 }
 
-// mainContainer returns the name of the main container of a role; empty if the spec is invalid.
+// mainContainer returns the name of the main container of a role; empty if the spec is invalid or has no such role.
 func mainContainer(j *kit.Job, role string) string {
 	normal, err := j.Normal()
 	if err != nil {

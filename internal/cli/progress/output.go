@@ -30,7 +30,7 @@ const (
 	NoLogs Logs = "none"
 )
 
-// AddLogsFlag adds the flag --logs.
+// AddLogsFlag adds the flag --logs with the default FirstLogs.
 func AddLogsFlag(cmd *cobra.Command, l *Logs) {
 	*l = FirstLogs
 	cmd.Flags().Var(l, "logs", "Show the output of all replicas, of the first one, or of none: all, first, none")

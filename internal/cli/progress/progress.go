@@ -40,7 +40,7 @@ type track struct {
 	lostSince time.Time
 	// unclaimed is true if the job had no status after claimTimeout.
 	unclaimed bool
-	// impossible is true while the job is known to be unable to start.
+	// impossible is true while the scheduler reports that the job can never start.
 	impossible bool
 	ages       view.Ages
 	// normal is the converted job; nil if the spec is invalid. The job's conditions then give the reason.
@@ -107,8 +107,9 @@ type display struct {
 	out      outputs
 }
 
-// Watch shows jobs until all have finished or ctx is done. It returns nil if all jobs have succeeded, and a
-// kit.ExitError if a job has failed or was deleted, or if ctx is done earlier.
+// Watch shows jobs until all have finished or are deleted, or until ctx is done. It returns nil if all jobs have
+// succeeded, and a kit.ExitError if a job has failed or was deleted, if ctx is done earlier, or as
+// Options.FailIfImpossible says. Any other error means that the watch of a job or the output failed.
 func Watch(ctx context.Context, p *kit.Program, c *kit.Cluster, jobs []*kit.Job, o Options) error {
 	d := &display{Program: p, cluster: c, style: kit.StyleOf(p.Out), terminal: kit.TerminalOf(p.Out), options: o}
 	if d.terminal != nil {
@@ -171,7 +172,7 @@ func (d *display) source(about topic) (watch.Source, bool) {
 	return d.cluster.JobSource(about.Kind, about.GetNamespace(), about.GetName()), true
 }
 
-// unfinished returns the jobs that have not finished.
+// unfinished returns the jobs that have neither finished nor been deleted.
 func (d *display) unfinished() []*track {
 	var left []*track
 	for _, t := range d.tracks {
@@ -333,7 +334,7 @@ func (d *display) remark() {
 
 const unclaimedNotice = "no operator has handled the job yet; is it installed and running?"
 
-// draw redraws the live view.
+// draw redraws the live view on a terminal.
 func (d *display) draw() error {
 	if d.screen == nil {
 		return nil

@@ -99,7 +99,8 @@ func describe(q *scheduling.Queue, style view.Style, width int) []string {
 	return append(lines, "", style.Paint(view.Bold, "Waiting"))
 }
 
-// largestPod returns the largest requests that the queue's profile allows for a pod, as text.
+// largestPod returns the largest requests that the queue's profile allows for a pod, as text, or why they are not
+// known.
 func largestPod(q *scheduling.Queue) string {
 	profile := q.Spec.ResourceShapeProfile
 	if shape := q.Status.ResourceShape; shape != nil && shape.Profile == profile {

@@ -36,7 +36,8 @@ type applier struct {
 	others, jobs []target
 }
 
-// locate finds the client for each object, and sets the namespaces of objects that have none.
+// locate fills others and jobs with the objects and their clients. It sets the namespaces of namespaced objects that
+// have none.
 func (p *applier) locate(results []manifest.Result) error {
 	var mapper meta.RESTMapper
 	for _, r := range results {
@@ -72,8 +73,8 @@ func (p *applier) locate(results []manifest.Result) error {
 	return nil
 }
 
-// apply applies all objects, jobs last. A dry run of the jobs finds errors from the API server before anything is
-// changed.
+// apply applies all objects, jobs last, and returns the jobs. With replace, it deletes existing jobs before it applies
+// the new ones. A dry run of the jobs finds errors from the API server before anything is changed.
 func (p *applier) apply(ctx context.Context) ([]*kit.Job, error) {
 	// A missing namespace is not an error here, because the same manifest may create it.
 	if err := p.tryAll(ctx, apierrors.IsNotFound); err != nil {

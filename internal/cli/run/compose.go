@@ -145,8 +145,8 @@ type (
 	}
 )
 
-// check returns an error if required flags are missing or if the flags cannot be combined with each other or with
-// files.
+// check returns an error if files are combined with flags or a command, if a required flag is missing, or if --replicas
+// is less than 1.
 func (c *composer) check(files []string) error {
 	var missing []string
 	for flag, value := range map[string]string{"--name": c.name, "--image": c.image} {

@@ -78,7 +78,8 @@ prints a warning; with --fail-if-impossible it exits.`,
 	return cmd
 }
 
-// check returns an error if the flags cannot be combined. logs is true if the command line has --logs.
+// check returns an error if the flags cannot be combined. If flags describe a job, it sets files to the composed
+// manifest. logs is true if the command line has --logs.
 func (o *options) check(logs bool) error {
 	if o.job.used() {
 		if err := o.job.check(o.files); err != nil {

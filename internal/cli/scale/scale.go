@@ -66,8 +66,8 @@ func parseSize(s string) (int, error) {
 	return int(n), nil
 }
 
-// scale changes the size of a job. After a conflict, it finds the job again, because another job may then have its
-// name.
+// scale changes the size of a job and prints the result. After a conflict, it finds the job again, because another job
+// may then have its name.
 func scale(ctx context.Context, p *kit.Program, c *kit.Cluster, address string, n int, o kit.Format) error {
 	var before, after *kit.Job
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

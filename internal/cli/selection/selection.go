@@ -167,7 +167,7 @@ func (s *Selection) Labels(j *kit.Job) string {
 
 func (r *Role) has(rank int) bool { return r.ranks == nil || slices.Contains(r.ranks, rank) }
 
-// Replicas returns the selected replicas.
+// Replicas returns the selected replicas, by role and rank.
 func (s *Selection) Replicas() []Replica {
 	var all []Replica
 	for _, r := range s.Roles {

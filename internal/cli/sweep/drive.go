@@ -126,7 +126,7 @@ func (d *driver) next() *member {
 	return nil
 }
 
-// tally counts the unfinished jobs, and the jobs that have failed or were deleted.
+// tally counts the existing jobs that have not finished, and the jobs that have failed or were deleted.
 func (d *driver) tally() (unfinished, failed int) {
 	for _, m := range d.members {
 		switch {
@@ -228,8 +228,9 @@ func (d *driver) step(ctx context.Context, incoming <-chan watch.Update[string],
 	}
 }
 
-// create creates a job. A job that already exists with the same manifest belongs to the sweep: it was created by an
-// earlier request whose response was lost, or by another command for the same sweep.
+// create creates a job. After a temporary error, it sets retry. A job that already exists with the same manifest
+// belongs to the sweep: it was created by an earlier request whose response was lost, or by another command for the
+// same sweep.
 func (d *driver) create(ctx context.Context, m *member) error {
 	u, err := d.client.Create(ctx, m.object, metav1.CreateOptions{FieldManager: kit.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	if apierrors.IsAlreadyExists(err) {

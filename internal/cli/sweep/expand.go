@@ -107,7 +107,7 @@ func (t *template) expand(ctx context.Context, parameters []parameter) (*plan, e
 	return p, nil
 }
 
-// check returns the errors of one job of the sweep as one error; nil if there are none.
+// check returns the errors of one job of the sweep as one error; nil if there are none. A TTL is an error too.
 func (t *template) check(ctx context.Context, u *unstructured.Unstructured, s settings) error {
 	result, err := t.checker.Check(ctx, t.WithObject(u))
 	if err != nil {
@@ -248,7 +248,7 @@ func visitStrings(v any, path string, f func(path, text string) any) any {
 	return v
 }
 
-// addVariables adds the parameters to the environment of all containers.
+// addVariables adds the parameters to the environment of all containers and init containers.
 func (t *template) addVariables(u *unstructured.Unstructured, s settings) error {
 	// If replicaSpecs is not a list, validation reports an error.
 	roles, _, _ := unstructured.NestedSlice(u.Object, "spec", "replicaSpecs")

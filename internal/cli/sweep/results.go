@@ -61,7 +61,7 @@ func (d *driver) announce() {
 	}
 }
 
-// draw redraws the live view.
+// draw redraws the live view on a terminal.
 func (d *driver) draw() error {
 	if d.screen == nil {
 		return nil
@@ -75,7 +75,8 @@ func (d *driver) draw() error {
 	return d.screen.Draw(lines, width)
 }
 
-// conclude prints the table of results, and what to do next.
+// conclude prints the table of results, and what to do next. It returns a kit.ExitError if the sweep was interrupted
+// before its end or if a job has failed or was deleted.
 func (d *driver) conclude(interrupted bool) error {
 	rows := d.rows()
 	if !d.whole { // a live view with all jobs stays on the terminal as their table
@@ -120,7 +121,7 @@ func (d *driver) left(unfinished int) string {
 	return text
 }
 
-// printCreated prints the jobs after --detach. It returns an error that names the jobs that were not created.
+// printCreated prints the jobs after --detach. It returns the error of notCreated.
 func (d *driver) printCreated() error {
 	var jobs []*kit.Job
 	for _, m := range d.members {

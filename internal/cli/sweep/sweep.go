@@ -113,7 +113,7 @@ func (o *options) checkShown(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// start starts or continues a sweep.
+// start starts or continues a sweep. With --dry-run, it only prints the manifests of the jobs.
 func start(ctx context.Context, p *kit.Program, o *options) error {
 	if o.dryRun {
 		_, sweep, err := o.read(ctx, p)

@@ -157,7 +157,8 @@ func TestDetachNamesJobsThatAreMissing(t *testing.T) {
 // ends holds the conditions of finished jobs, by their phases.
 var ends = map[string]batch.JobConditionType{string(batch.JobSucceeded): batch.JobCompleted, string(batch.JobFailed): batch.JobFailedCondition}
 
-// driverOf returns a driver of jobs with these phases. An empty phase means that the job has not been created.
+// driverOf returns a driver of jobs with these phases. An empty phase means that the job has not been created, and
+// "Deleted" that it was deleted.
 func driverOf(t *testing.T, phases []string) *driver {
 	t.Helper()
 	d := &driver{Program: kit.New("t9k", genericiooptions.NewTestIOStreamsDiscard()), options: &options{}, plan: &plan{

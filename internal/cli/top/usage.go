@@ -85,7 +85,7 @@ func pointers[T any](values []T) []*T {
 	return all
 }
 
-// nodeNote returns why new pods cannot be placed on a node; empty if they can.
+// nodeNote returns "cordoned", "not ready" or both as one text; empty if the node is schedulable and ready.
 func nodeNote(n *corev1.Node) string {
 	var notes []string
 	if n.Spec.Unschedulable {

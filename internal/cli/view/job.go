@@ -55,8 +55,8 @@ func Jobs(jobs []Job, now time.Time, withNamespace, wide bool) Table {
 	return t
 }
 
-// JobList renders a table of jobs in at most height lines of at most width characters. If the jobs do not all fit, it
-// first leaves out finished ones. A last line then counts the jobs that were left out.
+// JobList renders a table of jobs in at most height lines of at most width characters. The header is always shown. If
+// the jobs do not all fit, it first leaves out finished ones. A last line then counts the jobs that were left out.
 func JobList(jobs []Job, now time.Time, st Style, withNamespace, wide bool, width, height int) []string {
 	if len(jobs) == 0 {
 		return []string{"No jobs."}

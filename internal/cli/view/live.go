@@ -228,7 +228,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Summary renders a finished job: its result, its duration and the reason for its result.
+// Summary renders a finished job: its result, its duration, its restarts and the reason for its result.
 func Summary(j Job, st Style, width int) []string {
 	_, succeeded := observed.Finished(j.Status)
 	word := Cell{Text: "Failed", Colour: Bad}

@@ -11,7 +11,7 @@ import (
 )
 
 // Plan returns in one line the size of an elastic job, the replica that alone decides the result, the rendezvous and
-// the limits of the job; empty if the spec has none of these.
+// the limits of the job; empty if the spec has none of these, or if Normal is nil.
 func (j *Job) Plan() string {
 	n := j.Normal
 	if n == nil {

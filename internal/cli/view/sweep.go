@@ -100,8 +100,8 @@ func SweepSums(rows []SweepRow) string {
 	return strings.Join(parts, ", ")
 }
 
-// SweepFrame renders a sweep in at most height lines of at most width characters. If its jobs do not all fit, jobs that
-// failed, wait or run come first. whole reports whether all of them fit.
+// SweepFrame renders a sweep in at most height lines, or three if height is less, of at most width characters. If its
+// jobs do not all fit, jobs that failed, wait or run come first. whole reports whether all of them fit.
 func SweepFrame(title string, parameters []string, rows []SweepRow, now time.Time, st Style, width, height int) (lines []string, whole bool) {
 	lines = []string{st.Paint(Bold, cut(title+": "+SweepSums(rows), width)), ""}
 	sorted := slices.Clone(rows)
@@ -130,7 +130,8 @@ func (r *SweepRow) urgency() int {
 	return slices.Index(phaseUrgency, r.Status.Phase)
 }
 
-// SortSweep sorts rows by the values of their parameters. Values that are numbers are compared as numbers.
+// SortSweep sorts rows by the values of their parameters, and then by name. Values that are numbers are compared as
+// numbers.
 func SortSweep(rows []SweepRow) {
 	slices.SortStableFunc(rows, func(a, b SweepRow) int {
 		for i := range min(len(a.Values), len(b.Values)) {

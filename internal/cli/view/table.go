@@ -160,7 +160,8 @@ func (l *layout) fit(room int) {
 	}
 }
 
-// dropEmpty removes the columns that are empty in all rows, except the first column, which identifies the row.
+// dropEmpty removes the columns that are empty in all rows, except the first column, which identifies the row. A cell
+// with a dash or the text of the constant nothing counts as empty.
 func (l *layout) dropEmpty() {
 	var says []bool
 	for _, row := range l.Rows {
@@ -231,8 +232,8 @@ func (l *layout) draw(st Style, indent string, row []Cell) []string {
 	return lines
 }
 
-// Wrap breaks a text into indented lines of at most width characters; 0 means unlimited. It returns no lines for an
-// empty text.
+// Wrap escapes a text and breaks it into indented lines of at most width characters; 0 means unlimited. It returns no
+// lines for an empty text.
 func Wrap(s, indent string, width int) []string {
 	if s == "" {
 		return nil

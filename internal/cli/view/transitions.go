@@ -43,7 +43,7 @@ func Transitions(ref string, old, now *batch.JobStatus) []Transition {
 }
 
 // JobTransition returns the change of a job's phase, or of the reason why it waits, between two states. It returns
-// false if neither has changed. If the first state is nil, it counts as empty.
+// false if neither has changed or if the job has no phase yet. If the first state is nil, it counts as empty.
 func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 	if old == nil {
 		old = &batch.JobStatus{}
@@ -58,8 +58,8 @@ func JobTransition(ref string, old, now *batch.JobStatus) (Transition, bool) {
 	return Transition{Who: ref, What: what, Colour: phaseColour(string(now.Phase))}, true
 }
 
-// waitsFor returns why a job does not run, if a user can do something about it. It ignores changes of the number of
-// running replicas.
+// waitsFor returns why a job does not run, if a user can do something about it. It returns an empty text for other
+// reasons, such as the creation of replicas, whose messages change with every replica that runs.
 func waitsFor(s *batch.JobStatus) string {
 	c := observed.Condition(s, batch.JobRunningCondition)
 	switch c.Reason {

@@ -65,7 +65,7 @@ func TestRoomSaysWhetherAJobStarts(t *testing.T) {
 				in.Nodes.Nodes[i].Spec.Unschedulable = true
 			}
 		}, gpuJob("research", 2, "2"), tooFew, "The nodes would have room for 0 of its 2 pods if nothing else ran."},
-		"hidden nodes":     {func(in *SubmitInput, _ *engine.Job) { in.Nodes.Hidden = []Hidden{{What: "nodes"}} }, gpuJob("large", 3, "4"), startsNow, "Queue large has room for it."},
+		"hidden nodes": {func(in *SubmitInput, _ *engine.Job) { in.Nodes.Hidden = []Hidden{{What: "nodes"}} }, gpuJob("large", 3, "4"), startsNow, "Queue large has room for it."},
 		"hidden queues": {func(in *SubmitInput, _ *engine.Job) { in.Queues = &QueuesInput{Hidden: []Hidden{{What: "queues"}}} }, gpuJob("large", 1, "1"), notPlanned,
 			"What you may see does not tell whether queue large has room."},
 		"a node that is not ready": {func(in *SubmitInput, _ *engine.Job) { in.Nodes.Nodes[1].Status.Conditions = nil }, gpuJob("large", 1, "3"), waits, "The nodes have room for 0 of its 1 pods now."},

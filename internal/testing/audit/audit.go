@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Policy returns an audit policy that logs only the requests of the given users. At level Request, the log contains the
-// objects that were sent; at level Metadata, it does not.
+// Policy returns an audit policy that logs only the requests of the given users, or the requests of all users if none
+// are given. At level Request, the log contains the objects that were sent; at level Metadata, it does not.
 func Policy(level string, users ...string) string {
 	list, _ := json.Marshal(users) // strings can always be encoded
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1
@@ -45,11 +45,11 @@ type Event struct {
 	Message string
 	// Forbidden means that the user had no permission to send the request.
 	Forbidden bool
-	// Body is the object that was sent, as JSON. It is empty at level Metadata.
+	// Body is the object that was sent, as JSON. It is empty at level Metadata and for requests without an object.
 	Body json.RawMessage
 }
 
-// Write reports whether the request is a write.
+// Write reports whether the verb is none of get, list and watch.
 func (e *Event) Write() bool {
 	switch e.Verb {
 	case "get", "list", "watch":

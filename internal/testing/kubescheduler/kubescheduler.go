@@ -73,7 +73,7 @@ func (s *Scheduler) AddNode(n *corev1.Node) {
 	s.Cache.AddNode(klog.Background(), n)
 }
 
-// AddPod adds a pod as the informer does: to the queue if it waits, or to the cache if it is bound.
+// AddPod adds a pod to the queue, or to the cache if the pod is bound.
 func (s *Scheduler) AddPod(pod *corev1.Pod) {
 	s.tb.Helper()
 	if pod.Spec.NodeName == "" {

@@ -20,8 +20,8 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Start starts a server that stops when the test ends, and returns the URL of an empty database. Without PostgreSQL,
-// it ends the test as require.Missing does.
+// Start starts a server that stops when the test ends, and returns the URL of an empty database. Without PostgreSQL, or
+// if root cannot give its directory to a user postgres, Start ends the test as require.Missing does.
 func Start(t testing.TB) string {
 	t.Helper()
 	programs := programs()
@@ -69,8 +69,8 @@ func Start(t testing.TB) string {
 	return "postgres:///postgres?" + q.Encode()
 }
 
-// programs returns the directory of PostgreSQL's programs: the newest of Debian's packages, or else the one in the
-// PATH. It returns an empty string if there are none.
+// programs returns the directory of PostgreSQL's programs: that of the last of Debian's packages by name, which is the
+// newest from version 10 on, or else the one in the PATH. It returns an empty string if there are none.
 func programs() string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // the pattern is valid
 	slices.Sort(all)
@@ -104,7 +104,8 @@ func owner(dir string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// ready waits until the server accepts connections. It fails if the server exits first.
+// ready waits until the server accepts connections. It fails if the server exits first or does not accept connections
+// within await.Patience.
 func ready(dir string, run func(string, ...string) *exec.Cmd, ended <-chan struct{}) error {
 	over := false
 	err := await.Try("the server is ready", func() error {

@@ -230,7 +230,7 @@ func IsWatch(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Query().Get("watch") == "true"
 }
 
-// IsWrite reports whether a request changes an object other than an event.
+// IsWrite reports whether a request is neither a GET request nor about events.
 func IsWrite(r *http.Request) bool {
 	return r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "/events/")
 }

@@ -17,9 +17,9 @@ var failures = []struct {
 	{"made but unanswered", Fate{Unanswered: true}}, {"lost", Fate{Lost: true}},
 }
 
-// FailWrites makes a percentage of the program's writes fail from now on: with a conflict, with too many requests,
-// with an internal error, by losing the answer, and by losing the request. counts returns the number of all writes,
-// and the numbers of failed writes by the name of the failure.
+// FailWrites makes a percentage of the program's writes fail from now on: with a conflict, with too many requests, with
+// an internal error, by losing the answer, and by losing the request. It calls Decide. counts returns the number of all
+// writes, and the numbers of failed writes by the name of the failure.
 func (p *Proxy) FailWrites(percent int) (counts func() (writes int, failed map[string]int)) {
 	random := rand.New(rand.NewPCG(5, 6))
 	writes, failed := 0, map[string]int{}
@@ -57,9 +57,9 @@ type LostWatches struct {
 	continued map[string]bool
 }
 
-// LoseWatches closes all watches of the program at an interval, until the test ends or calls Stop. Every other time,
-// the proxy then answers the next watch of each resource with 410 Gone, as if the API server no longer had the events
-// that the program missed, so that the program must list everything.
+// LoseWatches closes all watches of the program at an interval, until the test ends or calls Stop. It calls Decide, and
+// so does Stop. Every other time, the proxy then answers the next watch of each resource with 410 Gone, as if the API
+// server no longer had the events that the program missed, so that the program must list everything.
 func (p *Proxy) LoseWatches(t testing.TB, interval time.Duration) *LostWatches {
 	t.Helper()
 	l := &LostWatches{p: p}

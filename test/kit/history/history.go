@@ -232,8 +232,8 @@ func checkChange(last, j client.Object, wrong func(string, ...any)) {
 	}
 }
 
-// CatchUp waits until the history contains the API server's current state. The history's watches may lag behind the
-// watches with which the test waited.
+// CatchUp waits until the history contains the latest versions of all existing jobs and pods. The history's watches may
+// lag behind the watches with which the test waited.
 func (h *History) CatchUp() {
 	h.s.Helper()
 	h.s.Await("the history has caught up", func() error { return h.current(h.s.Context()) })
@@ -295,8 +295,8 @@ func (h *History) FirstIn(job string, phase batch.JobPhase) client.Object {
 	return nil
 }
 
-// Writes returns the number of status writes of a job. It counts the versions whose generation equals that of the
-// version before.
+// Writes returns the number of status writes of a job that have been recorded. It counts the versions whose generation
+// equals that of the version before, and thus also changes of metadata.
 func (h *History) Writes(job string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -310,7 +310,7 @@ func (h *History) Writes(job string) int {
 	return n
 }
 
-// Attempts returns the pods of a replica, oldest first.
+// Attempts returns the pods of a replica, including deleted ones, sorted by the number of the attempt.
 func (h *History) Attempts(replica string) []*corev1.Pod {
 	h.s.Helper()
 	h.CatchUp()

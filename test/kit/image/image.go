@@ -81,7 +81,7 @@ type writer struct {
 	skip func(string, fs.DirEntry) bool
 }
 
-// addAll writes all files of the image, and a directory for temporary files.
+// addAll writes all files and links of the image, and a directory for temporary files. It then closes the archive.
 func (w *writer) addAll(i Image) error {
 	if err := w.folder("tmp", 0o1777); err != nil {
 		return err

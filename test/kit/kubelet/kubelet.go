@@ -141,7 +141,8 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// waits reports whether the kubelet leaves a pod unchanged.
+// waits reports whether the kubelet leaves a pod unchanged: the command of the pod is Wait, or there is none, or it is
+// RunBound and the pod has no node yet.
 func waits(pod *corev1.Pod) bool {
 	command := pod.Spec.Containers[0].Command
 	return len(command) == 0 || command[0] == Wait || command[0] == RunBound && pod.Spec.NodeName == ""

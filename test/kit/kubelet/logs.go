@@ -123,7 +123,8 @@ func (l *Logs) Silence(namespace, pod string) {
 	l.silent[namespace+"/"+pod] = true
 }
 
-// ServeHTTP answers a request for a log: /containerLogs/NAMESPACE/POD/CONTAINER.
+// ServeHTTP answers a request for a log: /containerLogs/NAMESPACE/POD/CONTAINER. It supports the parameters tailLines,
+// sinceTime and follow.
 func (l *Logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if len(path) != 4 || path[0] != "containerLogs" {

@@ -10,9 +10,10 @@ import (
 	"tensorstack.dev/batch/test/kit/await"
 )
 
-// Patient returns a client that retries writes while the API server does not yet know the types that its mutating
-// admission policies need for custom resources. This happens shortly after a start, and while the API server adds CRDs
-// of the same group.
+// Patient returns a client that retries creations, updates and patches, except those of the status, while the API
+// server does not yet know the types that its mutating admission policies need for custom resources. This happens
+// shortly after a start, and while the API server adds CRDs of the same group. After await.Patience, the client returns
+// the error.
 func Patient(c client.WithWatch) client.WithWatch { return patient{c} }
 
 type patient struct{ client.WithWatch }

@@ -140,8 +140,8 @@ func removeChartLabels(o *unstructured.Unstructured) {
 	o.SetLabels(labels)
 }
 
-// Render returns the objects that the chart yields with the given values in Namespace, in the order of the templates'
-// names.
+// Render returns the objects that the chart yields with the given values in Namespace for the newest version of
+// Kubernetes, in the order of the templates' names.
 func Render(chart *v2.Chart, values map[string]any) ([]*unstructured.Unstructured, error) {
 	return renderIn(chart, values, Namespace, newest)
 }

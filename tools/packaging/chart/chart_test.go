@@ -191,7 +191,8 @@ func TestConsoleReadsLogsOnlyIfAsked(t *testing.T) {
 // configDir returns the path of a folder of config.
 func configDir(name string) string { return filepath.Join(root, "config", name) }
 
-// checkSame compares objects of the chart with the objects that kustomize makes from a folder.
+// checkSame compares objects of the chart with the objects that kustomize makes from a folder. It also verifies that
+// exactly the CRDs have the annotations that keep an object, and that all objects of the chart have its label.
 func checkSame(t *testing.T, fromChart []*unstructured.Unstructured, dir string) {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -264,7 +265,8 @@ func bare(o *unstructured.Unstructured) map[string]any {
 	return o.Object
 }
 
-// TestGeneratedFilesAreCurrent fails if `make generate` would change a file.
+// TestGeneratedFilesAreCurrent verifies that Generate would not change the chart or config, and that it removes a copy
+// whose original does not exist.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
 	copied := t.TempDir()
 	for _, dir := range []string{Dir, "config"} {
@@ -344,8 +346,8 @@ func TestObjectsFollowTheReleaseNamespace(t *testing.T) {
 	}
 }
 
-// TestOlderKubernetesGetsNoMutatingPolicies verifies that a release for an API server before 1.36 has no mutating
-// policies, because the API server would refuse them.
+// TestOlderKubernetesGetsNoMutatingPolicies verifies that a release for an API server before 1.36 has all objects
+// except the mutating policies, which the API server would refuse.
 func TestOlderKubernetesGetsNoMutatingPolicies(t *testing.T) {
 	kinds := map[string]map[string]int{}
 	for _, version := range []string{"v1.33.0", "v1.35.4-gke.1", newest.Version} {

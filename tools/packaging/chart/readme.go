@@ -43,8 +43,8 @@ func writeReadme(dir string) error {
 	return write(path, []byte(before+tableBegin+table.String()+tableEnd+after))
 }
 
-// readSettings reads the documented values of a file, whose comments begin with "-- ". Every value must have such a
-// comment or be nested in a value that has one.
+// readSettings reads the documented values of a file, whose comments begin with "-- ". Every value that is not a
+// mapping must have such a comment or be nested in a value that has one.
 func readSettings(path string) ([]setting, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

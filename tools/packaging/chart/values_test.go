@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestSchemaKnowsAllValues verifies that the schema and values.yaml have the same keys.
+// TestSchemaKnowsAllValues verifies that the schema and values.yaml have the same keys, except the global values and
+// the keys of certificates.issuerRef, which have no defaults.
 func TestSchemaKnowsAllValues(t *testing.T) {
 	c := load(t)
 	var schema map[string]any

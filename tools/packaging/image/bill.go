@@ -49,7 +49,8 @@ func Bill(path, name, version string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// component describes a module as it was linked, which may be a replacement.
+// component describes a module or, if another module replaces it, the replacement. It does not name a folder that
+// replaces the module.
 func component(module *debug.Module) cdx.Component {
 	linked := module
 	if module.Replace != nil && module.Replace.Version != "" {

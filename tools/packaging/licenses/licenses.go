@@ -101,7 +101,7 @@ var (
 )
 
 // read reads the licence files and notices of a module that are in the directories of its packages and above them. It
-// returns an error for a licence that is unknown or not allowed.
+// returns an error if the module has no licence file, or a licence that is unknown or not allowed.
 func (m *Module) read(dir string, packages []string) error {
 	folders := map[string]bool{dir: true}
 	for _, p := range packages {

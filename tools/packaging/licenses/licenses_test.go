@@ -13,7 +13,8 @@ const beerware = `"THE BEER-WARE LICENSE" (Revision 42):
 <author@example.org> wrote this file. As long as you retain this notice you can do whatever you want with this stuff. If we
 meet some day, and you think this stuff is worth it, you can buy me a beer in return.`
 
-// TestClassify verifies that licences that are not allowed, and texts that are not licences, are refused.
+// TestClassify verifies that licences that are not allowed, texts that are not licences, and modules without a licence
+// file are refused, and that an allowed licence is in the notices.
 func TestClassify(t *testing.T) {
 	apache, err := os.ReadFile("../../../LICENSE")
 	if err != nil {
