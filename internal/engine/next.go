@@ -69,7 +69,8 @@ type NewPod struct {
 	Mode batch.RunModeType
 	// Attempt, Restarts and Backoff are the counts that the pod records in its labels and annotations.
 	Attempt, Restarts, Backoff int32
-	// JobRestarts and BackoffCount are the counts of the whole job. The pods record them in case the status is lost.
+	// JobRestarts and BackoffCount are the job's status.restarts and status.backoffCount. The pod records them in case
+	// the status is lost.
 	JobRestarts, BackoffCount int32
 }
 

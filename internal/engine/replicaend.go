@@ -33,7 +33,8 @@ func (e ReplicaEnd) String() string {
 	}
 }
 
-// chargedEnd returns the end of a replica whose restart is charged to limit.
+// chargedEnd returns the end of a replica whose restart was charged. limit is the largest number of such restarts; nil
+// means that there is no limit.
 func (r *replica) chargedEnd(limit *int32) ReplicaEnd {
 	return ReplicaEnd{Replica: r.name, Restart: r.restarts, Limit: limit, ExitCode: r.exit, StartFailure: r.startFailure()}
 }

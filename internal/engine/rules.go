@@ -240,7 +240,9 @@ func (p *pass) judgeSuccess() (verdict, time.Time) {
 	return verdict{batch.JobSucceeded, batch.ReasonSuccessRule, "All replicas have succeeded."}, time.Time{}
 }
 
-// first returns the rule that held first and the time of its last member's end. It returns nil if no rule holds.
+// first returns the rule that began to hold first, and when it did: when the last of its members to end ended. The time
+// is zero if it is not known. A rule holds if all of its members have ended for good with the result want. If no rule
+// holds, first returns nil.
 func (p *pass) first(rules []Rule, want ending) (first *Rule, since time.Time) {
 	for i := range rules {
 		if !p.all(rules[i].Members, want) {

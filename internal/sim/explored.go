@@ -305,7 +305,8 @@ func (p *exploredWorld) takeOf(pod *corev1.Pod, s step) {
 	}
 }
 
-// nodeFor returns the node on which a pod starts. No two pods share a node unless it is the spare one.
+// nodeFor returns the node on which a pod starts: the pod's own node or, if that node is lost, the node "spare", which
+// several pods can share.
 func (p *exploredWorld) nodeFor(pod *corev1.Pod) string {
 	if node := "node-" + pod.Name; !p.w.lost[node] {
 		return node

@@ -174,8 +174,8 @@ func child(schema map[string]any, keys ...string) map[string]any {
 	return schema
 }
 
-// merge merges the tree over into the tree under, and returns under. It merges lists entry by entry. If both trees
-// have a value, the value in over wins.
+// merge copies the values of the tree over into the tree under, recursively, and returns under. It merges lists by
+// index. If both trees have a value, the value in over wins.
 func merge(under, over map[string]any) map[string]any {
 	for key, value := range over {
 		under[key] = mergeValue(under[key], value)

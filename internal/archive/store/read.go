@@ -151,9 +151,9 @@ func scanAttempt(rows *sql.Rows, a *archive.Attempt, pod *string) error {
 	return json.Unmarshal([]byte(requests), &a.Requests)
 }
 
-// Attempts returns the attempts of all replicas of a job with their pods, sorted by role, rank and creation. The
-// creation decides before the number, because the numbers start again when scaling removes a replica and later adds it
-// again.
+// Attempts returns the attempts of all replicas of a job with their pods, sorted by role, rank, creation time and
+// number. The creation time comes before the number, because the numbers start again when scaling removes a replica and
+// later adds it again.
 func (s *Store) Attempts(ctx context.Context, job string) ([]*archive.Attempt, error) {
 	var all []*archive.Attempt
 	err := s.query(ctx, "SELECT "+attemptColumns+", a.pod FROM attempts a WHERE a.job = ? ORDER BY a.role, a.replica_rank, a.created, a.number", []any{job}, func(rows *sql.Rows) error {

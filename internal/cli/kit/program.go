@@ -70,12 +70,13 @@ func (p *Program) AddFlags(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("context", p.completeContexts)
 }
 
-// Named returns a text in which the program's name replaces "t9k".
+// Named returns text with the program's name instead of "t9k" or "kubectl t9k" where a command line begins: at the
+// start, after a double quote or after white space, and before a space. Names such as t9k-scheduler stay.
 func (p *Program) Named(text string) string {
 	return callsItself.ReplaceAllString(text, "${1}"+p.Name+" ")
 }
 
-var callsItself = regexp.MustCompile(`(^|["\s])t9k `)
+var callsItself = regexp.MustCompile(`(^|["\s])(?:kubectl )?t9k `)
 
 // Example returns the examples of a help text, indented and with the program's name.
 func (p *Program) Example(lines ...string) string {

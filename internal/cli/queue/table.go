@@ -73,7 +73,7 @@ func resourcesOf(q *scheduling.Queue) []corev1.ResourceName {
 	return slices.Compact(names)
 }
 
-// describe renders a queue up to the heading of its waiting groups.
+// describe renders a queue, up to and including the heading of its waiting groups. The caller appends the groups.
 func describe(q *scheduling.Queue, style view.Style, width int) []string {
 	lines := []string{style.Paint(view.Bold, "queue/"+q.Name)}
 	facts := view.Table{Text: true, Rows: [][]view.Cell{

@@ -103,7 +103,8 @@ func parseValues(list string) ([]string, error) {
 	return values, nil
 }
 
-// numbers returns the whole numbers of a range.
+// numbers returns the whole numbers of a range, including both ends. It returns an error if the range is empty or has
+// more than maxJobs numbers.
 func numbers(from, to string) ([]string, error) {
 	a, err := strconv.Atoi(from)
 	b, err2 := strconv.Atoi(to)

@@ -12,12 +12,12 @@ import (
 	"tensorstack.dev/batch/internal/observed"
 )
 
-// SweepRow is a job of a sweep, which may not have been created yet.
+// SweepRow is a job of a sweep. Status is nil if the job does not exist.
 type SweepRow struct {
 	Job
 	// Values are the values of the parameters.
 	Values []string
-	// Deleted is true for a job that was deleted. A job that was neither created nor deleted has not started yet.
+	// Deleted is true if the job was deleted. If it is false and Status is nil, the job has not been created yet.
 	Deleted bool
 }
 

@@ -141,7 +141,8 @@ func (r *Renderer) parse() *set {
 	return s
 }
 
-// waited returns how long a running or finished job waited, which no longer changes.
+// waited returns how long a job that runs or has finished has waited so far. This time does not grow until the job
+// waits again.
 func waited(row *view.JobRow) time.Duration {
 	if row.Ended.IsZero() {
 		return row.Waited(row.Ran.Since)

@@ -167,8 +167,8 @@ type JobsPage struct {
 	Problem string
 }
 
-// Jobs returns the page of the jobs that a filter selects. The Filter of the page has the number of an existing page,
-// even if f.Page is too large.
+// Jobs returns the page of the jobs that a filter selects. If f.Page is too large, it returns the last page, and the
+// Filter of the result has the number of the last page.
 func Jobs(rows []JobRow, f JobFilter, hidden []Hidden, now time.Time) JobsPage {
 	p := JobsPage{Filter: f, All: len(rows), Hidden: hidden}
 	selector, err := labels.Parse(f.Label)

@@ -189,7 +189,8 @@ func configure(subnet netip.Prefix, address net.IP) error {
 	return nil
 }
 
-// removeVeth removes the sandbox's device from the bridge. Its peer in the sandbox disappears with it.
+// removeVeth deletes the sandbox's device on the bridge, and with it the peer in the sandbox. It does nothing if there
+// is no device.
 func removeVeth(id string) error {
 	link, err := netlink.LinkByName(vethName(id))
 	var missing netlink.LinkNotFoundError

@@ -207,7 +207,8 @@ func (l *life) checkVictim(d *Decision, g *Group, gone map[*Pod]bool) {
 	}
 }
 
-// losses returns the number of pods of a group that a decision evicts, and the number that remain.
+// losses returns the number of pods of a group that a decision evicts, and the number of the other pods that have a
+// node and are not terminating.
 func losses(d *Decision, g *Group) (evicted, rest int) {
 	for _, p := range g.Pods {
 		switch {

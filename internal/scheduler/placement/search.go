@@ -30,7 +30,7 @@ type search struct {
 	found []finding
 }
 
-// finding is the result for one node.
+// finding holds the result of the filters, and the score if scored, for one node.
 type finding struct {
 	info       *framework.NodeInfo
 	generation int64

@@ -61,8 +61,8 @@ func TestDeletedPodsAreNotFinished(t *testing.T) {
 	}
 }
 
-// TestReplacementWaitsForEndsOfOtherMembers verifies that the planner waits before it plans a replacement in a group
-// with finished members, until it would have observed the deletion of those members.
+// TestReplacementWaitsForEndsOfOtherMembers verifies that a new pod in a group with finished members is planned only
+// after finishedLag, within which the planner would see that these members are deleted too.
 func TestReplacementWaitsForEndsOfOtherMembers(t *testing.T) {
 	x, g := testIndex()
 	x.podSeen(memberOf("a", "a"), t0)
