@@ -174,7 +174,7 @@ func (p *pass) judgeLimit() verdict {
 		return verdict{}
 	}
 	return verdict{batch.JobFailed, batch.ReasonBackoffLimitExceeded, fmt.Sprintf("Replica %s has failed%s, and backoffLimit allows %s.",
-		r.name, exitText(r.exit), counted(*p.RestartLimit, "retry", "retries"))}
+		r.name, r.endText(), counted(*p.RestartLimit, "retry", "retries"))}
 }
 
 // masterGrace is how long the master of a collective job may run after another replica has failed for good.
@@ -200,7 +200,7 @@ func (p *pass) judgeCollective() verdict {
 	}
 	r := &p.replicas[i]
 	return verdict{batch.JobFailed, batch.ReasonReplicaFailed, fmt.Sprintf("Replica %s has failed%s for good, the others cannot continue without it, "+
-		"and the master has not ended within %s.", r.name, exitText(r.exit), masterGrace)}
+		"and the master has not ended within %s.", r.name, r.endText(), masterGrace)}
 }
 
 // judgeFailure returns the verdict of the failure rules, and when the first of them began to hold. Without any finish

@@ -49,6 +49,9 @@ func TestMissingCommandIsReported(t *testing.T) {
 	p = cannotStart(p.pass(), words)
 	demand(t, "the end of a job of which no rule can hold", message(p, batch.JobFailedCondition))
 
+	p = cannotStart(newTraining(t, 2, 0).pass(), words)
+	demand(t, "the end of a job without retries", message(p, batch.JobFailedCondition))
+
 	p = cannotStart(newPlay(t, 1, 0).pass(), words+strings.Repeat(" x", 4000))
 	if n := len(message(p, batch.JobFailedCondition)); n > 1000 {
 		t.Errorf("a message of %d bytes", n)

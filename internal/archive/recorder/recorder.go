@@ -177,17 +177,19 @@ const (
 	minWriteTimeout = 5 * time.Second
 )
 
-// write writes the pending records as soon as the previous write has finished, until ctx ends. It retries a write that
+// write writes the pending records as soon as the previous write has finished, until ctx ends. The last write begins
+// after the end of ctx, so it includes the records that were added during the write before. write retries a write that
 // failed.
 func (r *Recorder) write(ctx context.Context) {
 	alive := time.NewTicker(aliveInterval)
 	defer alive.Stop()
-	for ctx.Err() == nil {
+	for last := false; !last; {
 		select {
 		case <-ctx.Done():
 		case <-r.more:
 		case <-alive.C:
 		}
+		last = ctx.Err() != nil
 		batch := r.take()
 		for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 			err := r.flush(ctx, batch)
