@@ -99,6 +99,7 @@ func TestConsoleSubmits(t *testing.T) {
 		w.Must(w.Client.Create(w.Context(), q))
 		w.deleteLater(q)
 	}
+	w.paperNodes(w.Namespace + "-node") // without a node, no job would start
 	b := w.browse()
 	ns := w.Namespace
 	path := "/jobs/" + ns + "/genericjob/"
