@@ -87,7 +87,8 @@ func podOf(identity string) string {
 	return name
 }
 
-// awaitLeader waits until all replicas of a program are ready and one of them leads, and returns the leader's pod.
+// awaitLeader waits until all replicas of a program are ready and one of them leads that is not being deleted, and
+// returns the leader's pod.
 func (c *containers) awaitLeader(program string) *corev1.Pod {
 	c.Helper()
 	s, leader := c.system(), &corev1.Pod{}
@@ -99,7 +100,13 @@ func (c *containers) awaitLeader(program string) *corev1.Pod {
 		if d.Status.ReadyReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas {
 			return fmt.Errorf("%+v", d.Status)
 		}
-		return s.Get(podOf(c.leader(program)), leader)
+		if err := s.Get(podOf(c.leader(program)), leader); err != nil {
+			return err
+		}
+		if leader.DeletionTimestamp != nil { // a rolling upgrade ends while an old leader still terminates
+			return fmt.Errorf("the leader %s is being deleted", leader.Name)
+		}
+		return nil
 	})
 	return leader
 }
