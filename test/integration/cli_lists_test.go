@@ -42,6 +42,10 @@ func TestCLISelectsJobsByLabels(t *testing.T) {
 		t.Errorf("a job with other labels is %s", phase)
 	}
 	w.contains("resume --all", w.t9k("resume", "--all"), "genericjob/a is resuming", "genericjob/c is not paused")
+	w.contains("resume -o yaml of two jobs", w.t9k("resume", "a", "c", "-o", "yaml"), "kind: List\n", "name: a\n", "name: c\n")
+	if out := w.t9k("resume", "c", "-o", "yaml"); strings.Contains(out, "kind: List") {
+		t.Errorf("resume -o yaml of one job prints a list:\n%s", out)
+	}
 	w.t9k("delete", "-l", "team=vision")
 	list.awaitOutput("genericjob/a  was deleted")
 	if out := list.out.String(); strings.Contains(out, "genericjob/c") {

@@ -195,6 +195,7 @@ func (r *Recorder) write(ctx context.Context) {
 			err := r.flush(ctx, batch)
 			if err == nil || ctx.Err() != nil {
 				r.written()
+				last = last || err != nil // the database is away, so another write would only delay the end
 				break
 			}
 			klog.FromContext(ctx).Error(err, "Cannot write to the archive", "records", batch.Size(), "retryAfter", delay)

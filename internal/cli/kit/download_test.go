@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
 // TestDownloadFollowsOnlyTrustedRedirects verifies that a download follows a redirect on this machine, but neither a
 // redirect without TLS to another machine nor endless redirects.
 func TestDownloadFollowsOnlyTrustedRedirects(t *testing.T) {
+	var rounds atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/near":
@@ -18,6 +20,7 @@ func TestDownloadFollowsOnlyTrustedRedirects(t *testing.T) {
 		case "/far":
 			http.Redirect(w, r, "http://example.invalid/manifest", http.StatusFound)
 		case "/round":
+			rounds.Add(1)
 			http.Redirect(w, r, "/round", http.StatusFound)
 		default:
 			_, _ = io.WriteString(w, "kind: GenericJob\n")
@@ -36,5 +39,8 @@ func TestDownloadFollowsOnlyTrustedRedirects(t *testing.T) {
 		if _, _, err := download(server.URL + path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", path, err, want)
 		}
+	}
+	if n := rounds.Load(); n != 1+maxRedirects {
+		t.Errorf("%d requests, want the first one and %d redirects", n, maxRedirects)
 	}
 }
